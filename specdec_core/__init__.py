@@ -1,0 +1,56 @@
+"""Lossless speculative decoding: the same text as plain decoding, in fewer passes of the model.
+
+Importing this package loads nothing heavy: each name below is fetched from its module on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specdec_core.engine import Engine, load_engine
+    from specdec_core.errors import SpecDecError
+    from specdec_core.metrics import DecodeStats
+    from specdec_core.sampling import SamplingParams
+    from specdec_core.types import GenerationOutput, GenerationRequest
+
+__all__ = [
+    "DecodeStats",
+    "Engine",
+    "GenerationOutput",
+    "GenerationRequest",
+    "SamplingParams",
+    "SpecDecError",
+    "__version__",
+    "load_engine",
+]
+
+_MODULES = {
+    "DecodeStats": "specdec_core.metrics",
+    "Engine": "specdec_core.engine",
+    "GenerationOutput": "specdec_core.types",
+    "GenerationRequest": "specdec_core.types",
+    "SamplingParams": "specdec_core.sampling",
+    "SpecDecError": "specdec_core.errors",
+    "load_engine": "specdec_core.engine",
+}
+
+__version__: str
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("loopeng")  # one distribution holds both packages
+    elif name in _MODULES:
+        value = getattr(import_module(_MODULES[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,185 @@
+"""The command ``specdec``: generate text, look at rounds, fetch and list models."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from specdec_core.errors import SpecDecError
+
+if TYPE_CHECKING:
+    from specdec_core.engine import Engine
+    from specdec_core.types import GenerationOutput, GenerationRequest, Round
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Lossless speculative decoding: the text of plain decoding, in fewer passes of the model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def root() -> None:
+    """Group of commands."""
+
+
+@app.command()
+def generate(  # noqa: PLR0913 - one parameter per option of the command
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")] = (
+        "smollm2-135m"
+    ),
+    raw: Annotated[bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")] = False,
+    drafter: Annotated[str, typer.Option(help="auto, suffix, ngram or none (plain decoding).")] = "auto",
+    num_speculative_tokens: Annotated[int | None, typer.Option("--draft-tokens", "-k", min=0)] = None,
+    reference: Annotated[list[typer.FileText] | None, typer.Option(help="File with text to draft from.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=0)] = 256,
+    temperature: Annotated[float, typer.Option(min=0)] = 0.0,
+    top_k: Annotated[int | None, typer.Option(min=1)] = None,
+    top_p: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
+    repetition_penalty: Annotated[float, typer.Option(min=0)] = 1.0,
+    stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    exactness: Annotated[str | None, typer.Option(help="bitwise or law; default by the hardware table.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")] = "auto",
+    stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the text.")] = False,
+) -> None:
+    """Generate text.
+
+    Example: specdec generate -p "Name three fruits." --max-tokens 40 --stats
+    """
+    from pydantic import ValidationError
+
+    from specdec_core.engine import load_engine
+    from specdec_core.types import GenerationRequest
+
+    text = sys.stdin.read() if prompt == "-" else prompt
+    sampling = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "repetition_penalty": repetition_penalty,
+        "stop": tuple(stop or ()),
+        "seed": seed,
+        "max_tokens": max_tokens,
+    }
+    prompt_field: dict[str, Any] = {"prompt": text} if raw else {"messages": ({"role": "user", "content": text},)}
+    references = tuple(file.read() for file in reference or ())
+    try:
+        request = GenerationRequest(**prompt_field, sampling=sampling, reference_texts=references)  # type: ignore[arg-type]
+        engine = load_engine(
+            model,
+            drafter=drafter,
+            num_speculative_tokens=num_speculative_tokens,
+            exactness=exactness,  # type: ignore[arg-type]
+            device=device,
+            dtype=dtype,
+        )
+        _run(engine, request, stats=stats, trace=trace, as_json=as_json)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _Failure(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+@app.command()
+def fetch(model: Annotated[str, typer.Argument(help="Embedded name, GGUF file or hub id.")] = "smollm2-135m") -> None:
+    """Download and convert a model into the cache, once. Prints its folder.
+
+    Example: specdec fetch smollm2-135m
+    """
+    from specdec_core.loading import fetch as fetch_model
+
+    typer.echo(str(fetch_model(model, on_progress=lambda line: typer.echo(line, err=True))))
+
+
+@app.command()
+def describe(
+    model: Annotated[str, typer.Option("--model", "-m")] = "smollm2-135m",
+    device: str = "auto",
+    dtype: str = "auto",
+    exactness: str | None = None,
+) -> None:
+    """Say how a model would run here (device, dtype, geometry, exactness) and why.
+
+    Example: specdec describe -m smollm2-135m
+    """
+    from specdec_core.engine import load_engine
+
+    engine = load_engine(model, device=device, dtype=dtype, exactness=exactness)  # type: ignore[arg-type]
+    typer.echo(json.dumps(engine.describe().to_dict(), indent=2))
+
+
+class _Failure(SpecDecError):
+    """A mistake on the command line."""
+
+
+def main() -> None:
+    """Run the command; errors of ours are one line on stderr and exit 2."""
+    try:
+        app()
+    except SpecDecError as error:
+        typer.echo(f"specdec: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _run(engine: Engine, request: GenerationRequest, *, stats: bool, trace: bool, as_json: bool) -> None:
+    def tell(round_: Round) -> None:
+        if trace:
+            typer.echo(_trace_line(engine, round_), err=True)
+
+    show_text = not as_json and not trace  # a trace would tear the text apart: print it whole afterwards
+    output = None
+    for chunk in engine.stream(request, on_round=tell):
+        if show_text:
+            typer.echo(chunk.text, nl=False)
+        output = chunk.output
+    assert output is not None
+    if as_json:
+        typer.echo(json.dumps(output.to_dict(), indent=2))
+    else:
+        typer.echo("" if show_text else output.text)
+    if stats:
+        typer.echo(_stats_line(output), err=True)
+
+
+def _trace_line(engine: Engine, round_: Round) -> str:
+    def shown(token_ids: tuple[int, ...]) -> str:
+        return repr(engine.model.tokenizer.decode(token_ids, skip_special_tokens=False))
+
+    drafted, num_accepted = round_.draft.token_ids, round_.num_accepted
+    last = f"{round_.last} {shown(round_.token_ids[-1:])}" if round_.last else "end of text"
+    return (
+        f"{round_.draft.source:>8}  drafted {len(drafted):>2}  accepted {num_accepted:>2} {shown(drafted[:num_accepted])}  "
+        f"refused {shown(drafted[num_accepted:])}  {last}"
+    )
+
+
+def _stats_line(output: GenerationOutput) -> str:
+    stats = output.stats
+    parts = [
+        f"{stats.num_prompt_tokens} prompt tokens",
+        f"{stats.num_generated_tokens} generated ({output.finish_reason})",
+        f"{stats.num_decode_passes} decode passes",
+    ]
+    if stats.acceptance_length is not None:
+        parts.append(f"acceptance length {stats.acceptance_length:.2f}")
+    if stats.acceptance_rate is not None:
+        parts.append(f"acceptance rate {stats.acceptance_rate:.2f}")
+    if stats.tokens_per_second is not None:
+        parts.append(f"{stats.tokens_per_second:.1f} tokens/s")
+    return " · ".join([*parts, f"{output.fingerprint.exactness}, {output.fingerprint.dtype}, {output.fingerprint.device}"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""The engine: requests in, texts out. One request at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from specdec_core.decoder import Generation, decode
+from specdec_core.drafters import DraftContext, make_drafter
+from specdec_core.drafters.registry import DrafterChoice
+from specdec_core.errors import RequestError
+from specdec_core.loading import LoadedModel, load_model
+from specdec_core.metrics import NumericsFingerprint
+from specdec_core.models.base import Exactness
+from specdec_core.sampling import LogitsPipeline
+from specdec_core.stopping import StopChecker
+from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
+
+__all__ = ["Engine", "EngineDescription", "load_engine"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDescription:
+    """What the engine runs on, and why."""
+
+    model: str
+    drafter: str
+    num_speculative_tokens: int
+    context_length: int
+    vocab_size: int
+    fingerprint: NumericsFingerprint
+    reasons: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, ready for JSON."""
+        return {
+            "model": self.model,
+            "drafter": self.drafter,
+            "num_speculative_tokens": self.num_speculative_tokens,
+            "context_length": self.context_length,
+            "vocab_size": self.vocab_size,
+            "fingerprint": self.fingerprint.to_dict(),
+            "reasons": list(self.reasons),
+        }
+
+
+class Engine:
+    """A loaded model with a drafter.
+
+    Threads wait for each other; a stream holds the engine until it is exhausted or closed.
+    """
+
+    def __init__(
+        self, model: LoadedModel, *, drafter: DrafterChoice = "auto", num_speculative_tokens: int | None = None
+    ) -> None:
+        if num_speculative_tokens is not None and num_speculative_tokens < 0:
+            raise RequestError(f"num_speculative_tokens must be at least 0, not {num_speculative_tokens!r}")
+        self.model = model
+        self.drafter = make_drafter(drafter)
+        most = model.target.geometry.max_draft_tokens
+        self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def generate(self, request: GenerationRequest) -> GenerationOutput:
+        """Run one request to its end.
+
+        Raises RequestError and its kinds for a request that cannot be served; the engine stays usable.
+        """
+        output: GenerationOutput | None = None
+        for chunk in self.stream(request):
+            output = chunk.output
+        assert output is not None, "a stream ends with its output"
+        return output
+
+    def stream(
+        self, request: GenerationRequest, on_round: Callable[[Round], None] | None = None
+    ) -> Iterator[GenerationChunk]:
+        """The text as it grows: a chunk after prefill and after every pass, the last one with the output.
+
+        Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
+        """
+        with self._held():
+            generation = self._prepare(request)
+            num_told = 0
+            for round_ in decode(generation):
+                if round_ is not None and on_round is not None:
+                    on_round(round_)
+                if not generation.stopper.finished:
+                    new_ids = tuple(generation.generated_ids[num_told:])
+                    num_told += len(new_ids)
+                    yield GenerationChunk(generation.stopper.take_text(), new_ids)
+            new_ids = tuple(generation.generated_ids[num_told:])
+            yield GenerationChunk(generation.stopper.take_text(), new_ids, self._output(generation))
+
+    def describe(self) -> EngineDescription:
+        """Model, drafter, geometry and numerics, with the reasons for what was chosen."""
+        return EngineDescription(
+            model=self.model.name,
+            drafter=self.drafter.name,
+            num_speculative_tokens=self.num_speculative_tokens,
+            context_length=self.model.target.context_length,
+            vocab_size=self.model.target.vocab_size,
+            fingerprint=self.model.fingerprint,
+            reasons=self.model.reasons,
+        )
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The engine, for this request alone."""
+        if self._owner == threading.get_ident():
+            raise RequestError("a stream of this engine is still open in this thread: exhaust it or close it first")
+        with self._lock:
+            self._owner = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._owner = None
+
+    def _prepare(self, request: GenerationRequest) -> Generation:
+        tokenizer, target, params = self.model.tokenizer, self.model.target, request.sampling
+        prompt_ids = self._prompt_ids(request)
+        eos_token_ids = tuple(sorted(tokenizer.eos_token_ids))
+        max_new_tokens = min(params.max_tokens, max(target.context_length - len(prompt_ids), 1))
+        return Generation(
+            target=target,
+            drafter=self.drafter,
+            context=DraftContext(
+                prompt_ids=prompt_ids,
+                reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
+                pipeline=LogitsPipeline(params, prompt_ids),
+                eos_token_ids=eos_token_ids,
+            ),
+            stopper=StopChecker(
+                decode=tokenizer.decode,
+                max_tokens=max_new_tokens,
+                eos_token_ids=eos_token_ids,
+                stop=params.stop,
+            ),
+            max_draft_tokens=self.num_speculative_tokens,
+            max_new_tokens=max_new_tokens,
+        )
+
+    def _prompt_ids(self, request: GenerationRequest) -> tuple[int, ...]:
+        if request.messages is not None:
+            return tuple(self.model.tokenizer.encode_chat(request.messages))
+        if request.prompt is not None:
+            return tuple(self.model.tokenizer.encode(request.prompt))
+        return tuple(request.prompt_token_ids or ())
+
+    def _output(self, generation: Generation) -> GenerationOutput:
+        stopper = generation.stopper
+        assert stopper.finish_reason is not None, "decode ends when the text is over"
+        return GenerationOutput(
+            text=stopper.text,
+            token_ids=tuple(stopper.token_ids),
+            finish_reason=stopper.finish_reason,
+            stop_string=stopper.stop_string,
+            prompt_token_ids=generation.prompt_ids,
+            stats=generation.stats,
+            fingerprint=self.model.fingerprint,
+        )
+
+
+def load_engine(
+    reference: str,
+    *,
+    drafter: DrafterChoice = "auto",
+    num_speculative_tokens: int | None = None,
+    exactness: Exactness | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    context_length: int | None = None,
+) -> Engine:
+    """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
+
+    ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is the
+    longest draft; as long as a pass allows by default. ``exactness`` defaults to the hardware table's.
+
+    Raises ModelLoadError, ExactnessError, RequestError.
+    """
+    model = load_model(reference, device=device, dtype=dtype, exactness=exactness, context_length=context_length)
+    return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)

@@ -1,0 +1,90 @@
+"""What the decoder needs of a target model, and the geometry of its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from torch import Tensor
+
+__all__ = ["Exactness", "Geometry", "TargetModel", "round_up"]
+
+Exactness = Literal["bitwise", "law"]
+
+
+def round_up(value: int, block: int) -> int:
+    """The smallest multiple of ``block`` that is at least ``value``.
+
+    >>> round_up(65, 64), round_up(64, 64)
+    (128, 64)
+    """
+    return -(-value // block) * block
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The shape of every pass: bits depend on shapes, so shapes are part of the contract.
+
+    In ``bitwise`` exactness each decode pass has exactly ``width`` rows (unused ones padded), and prefill runs in
+    chunks of exactly ``chunk`` rows counted from position 0 (the last one padded). In ``law`` exactness a pass has as
+    many rows as there are tokens, at most ``width``. In both, the KV extent is counted from slot 0 and rounded up to
+    ``kv_block``.
+    """
+
+    exactness: Exactness
+    width: int
+    chunk: int = 64
+    kv_block: int = 64
+
+    @property
+    def max_draft_tokens(self) -> int:
+        """The longest draft one pass can verify: one row belongs to the last emitted token."""
+        return self.width - 1
+
+    def num_decode_rows(self, num_tokens: int) -> int:
+        """Rows of a decode pass over ``num_tokens`` tokens."""
+        return self.width if self.exactness == "bitwise" else num_tokens
+
+    def num_prefill_rows(self, num_tokens: int) -> int:
+        """Rows of a prefill pass over ``num_tokens`` (at most ``chunk``) tokens."""
+        return self.chunk if self.exactness == "bitwise" else num_tokens
+
+    def num_slots(self, context_length: int) -> int:
+        """Cache slots for ``context_length`` tokens: padded rows need somewhere to be written."""
+        return round_up(context_length + max(self.width, self.chunk), self.kv_block)
+
+
+@runtime_checkable
+class TargetModel(Protocol):
+    """A causal language model with a cache that rolls back. One sequence at a time.
+
+    ``cache_length`` counts the tokens whose keys and values are valid. ``prefill`` and ``decode`` append to them;
+    ``rollback`` moves the pointer back, and whatever lies beyond it is never read.
+    """
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def context_length(self) -> int:
+        """The most tokens (prompt and output together) the model can hold."""
+        ...
+
+    @property
+    def geometry(self) -> Geometry: ...
+
+    @property
+    def cache_length(self) -> int: ...
+
+    def prefill(self, token_ids: Sequence[int]) -> Tensor:
+        """Start a new sequence: forget the old one, read ``token_ids``, return the logits after the last, [vocab]."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> Tensor:
+        """One pass over the next tokens (1 to ``geometry.width``): the logits after each, [num_tokens, vocab]."""
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Keep the first ``length`` tokens of the cache. Raises CacheRollbackError outside 0..cache_length."""
+        ...

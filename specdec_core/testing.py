@@ -1,0 +1,182 @@
+"""Drafters made to be right, wrong or strange, and a check that none of them changes the text. Public: test yours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from specdec_core.decoder import Generation, decode
+from specdec_core.drafters.base import DraftContext, Drafter
+from specdec_core.drafters.null import NullDrafter
+from specdec_core.models.base import TargetModel
+from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.stopping import StopChecker
+from specdec_core.types import Draft
+
+__all__ = [
+    "AlternatingDrafter",
+    "AntiOracleDrafter",
+    "OracleDrafter",
+    "OverlongDrafter",
+    "RandomDrafter",
+    "assert_lossless",
+    "generate_ids",
+]
+
+
+class OracleDrafter:
+    """Knows the answer: everything it drafts is accepted."""
+
+    name = "oracle"
+
+    def __init__(self, answer_ids: Sequence[int]) -> None:
+        self._answer = tuple(answer_ids)
+        self._num_seen = 0
+
+    def begin(self, context: DraftContext) -> None:
+        """Start at the beginning of the answer."""
+        self._num_seen = 0
+
+    def propose(self, max_tokens: int) -> Draft:
+        """What comes next in the answer."""
+        return Draft(self._answer[self._num_seen : self._num_seen + max_tokens], self.name)
+
+    def observe(self, token_ids: Sequence[int]) -> None:
+        """Move on."""
+        self._num_seen += len(token_ids)
+
+    def end(self) -> None:
+        """Nothing to release."""
+
+
+class AntiOracleDrafter(OracleDrafter):
+    """Knows the answer and always drafts something else: nothing is accepted."""
+
+    name = "anti-oracle"
+
+    def __init__(self, answer_ids: Sequence[int], vocab_size: int) -> None:
+        super().__init__(answer_ids)
+        self._vocab_size = vocab_size
+
+    def propose(self, max_tokens: int) -> Draft:
+        """The answer, each token shifted by one."""
+        right = super().propose(max_tokens).token_ids
+        return Draft(tuple((token + 1) % self._vocab_size for token in right), self.name)
+
+
+class AlternatingDrafter(AntiOracleDrafter):
+    """Right and wrong token by token, silent every third round: mismatches at every place of a draft."""
+
+    name = "alternating"
+
+    def begin(self, context: DraftContext) -> None:
+        """Start over."""
+        super().begin(context)
+        self._num_rounds = 0
+
+    def propose(self, max_tokens: int) -> Draft:
+        """Right up to a place that moves with the rounds, wrong from there on."""
+        self._num_rounds += 1
+        if self._num_rounds % 3 == 0:
+            return Draft()
+        right = OracleDrafter.propose(self, max_tokens).token_ids
+        wrong = super().propose(max_tokens).token_ids
+        place = self._num_rounds % (max_tokens + 1)
+        return Draft(right[:place] + wrong[place:], self.name)
+
+
+class RandomDrafter(NullDrafter):
+    """Draws from the whole vocabulary, end-of-sequence tokens included."""
+
+    name = "random"
+
+    def __init__(self, vocab_size: int, seed: int = 0) -> None:
+        self._vocab_size = vocab_size
+        self._random = random.Random(seed)
+
+    def propose(self, max_tokens: int) -> Draft:
+        """Up to ``max_tokens`` tokens, sometimes none."""
+        length = self._random.randint(0, max_tokens)
+        return Draft(tuple(self._random.randrange(self._vocab_size) for _ in range(length)), self.name)
+
+
+class OverlongDrafter(OracleDrafter):
+    """Ignores the limit it is given."""
+
+    name = "overlong"
+
+    def propose(self, max_tokens: int) -> Draft:
+        """The whole rest of the answer and more."""
+        rest = self._answer[self._num_seen :]
+        return Draft(rest + self._answer, self.name)
+
+
+def generate_ids(
+    target: TargetModel,
+    prompt_ids: Sequence[int],
+    sampling: SamplingParams,
+    drafter: Drafter | None = None,
+    *,
+    num_speculative_tokens: int | None = None,
+    reference_ids: Sequence[Sequence[int]] = (),
+    eos_token_ids: Sequence[int] = (),
+) -> Generation:
+    """Run a target without a tokenizer; the finished generation has ``generated_ids`` and ``stats``."""
+    most = target.geometry.max_draft_tokens
+    max_new_tokens = min(sampling.max_tokens, max(target.context_length - len(prompt_ids), 1))
+    generation = Generation(
+        target=target,
+        drafter=drafter or NullDrafter(),
+        context=DraftContext(
+            prompt_ids=tuple(prompt_ids),
+            reference_ids=tuple(map(tuple, reference_ids)),
+            pipeline=LogitsPipeline(sampling, prompt_ids),
+            eos_token_ids=tuple(eos_token_ids),
+        ),
+        stopper=StopChecker(decode=lambda _: "", max_tokens=max_new_tokens, eos_token_ids=eos_token_ids),
+        max_draft_tokens=most if num_speculative_tokens is None else min(num_speculative_tokens, most),
+        max_new_tokens=max_new_tokens,
+    )
+    for _ in decode(generation):
+        pass
+    return generation
+
+
+def assert_lossless(
+    target: TargetModel,
+    prompts: Sequence[Sequence[int]],
+    make_drafters: Sequence[Callable[[Sequence[int]], Drafter]],
+    sampling: SamplingParams,
+    *,
+    draft_lengths: Sequence[int] = (1, 3, 7, 15),
+    eos_token_ids: Sequence[int] = (),
+) -> int:
+    """Generate plainly and with every drafter and draft length; returns the number of comparisons.
+
+    Each entry of ``make_drafters`` gets the plain answer's ids and returns a drafter. Raises AssertionError at the first
+    difference, unequal lengths first, with the place of the first divergence.
+    """
+    num_compared = 0
+    for prompt_ids in prompts:
+        plain = generate_ids(target, prompt_ids, sampling, eos_token_ids=eos_token_ids).generated_ids
+        for make_drafter in make_drafters:
+            for draft_length in draft_lengths:
+                drafter = make_drafter(plain)
+                speculative = generate_ids(
+                    target,
+                    prompt_ids,
+                    sampling,
+                    drafter,
+                    num_speculative_tokens=draft_length,
+                    reference_ids=[plain],
+                    eos_token_ids=eos_token_ids,
+                ).generated_ids
+                _assert_equal(plain, speculative, f"drafter {drafter.name}, {draft_length} draft tokens, {sampling!r}")
+                num_compared += 1
+    return num_compared
+
+
+def _assert_equal(plain: Sequence[int], speculative: Sequence[int], case: str) -> None:
+    assert len(plain) == len(speculative), f"{case}: {len(plain)} tokens plainly, {len(speculative)} with drafts"
+    for index, (expected, got) in enumerate(zip(plain, speculative, strict=True)):
+        assert expected == got, f"{case}: token {index} is {expected} plainly and {got} with drafts"

@@ -1,0 +1,102 @@
+"""What goes into a generation and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from specdec_core.metrics import DecodeStats, NumericsFingerprint
+from specdec_core.sampling import SamplingParams
+
+__all__ = ["Draft", "FinishReason", "GenerationChunk", "GenerationOutput", "GenerationRequest", "Round"]
+
+FinishReason = Literal["stop", "length"]
+"""``stop``: an end-of-sequence token or a stop string; ``length``: max_tokens or the context is used up."""
+
+
+class GenerationRequest(BaseModel):
+    """One generation. Give exactly one of ``messages``, ``prompt`` and ``prompt_token_ids``.
+
+    The text never depends on ``reference_texts``: drafts may follow them, nothing else.
+
+    >>> GenerationRequest(prompt="Once", sampling=SamplingParams(max_tokens=8)).sampling.max_tokens
+    8
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    messages: tuple[Mapping[str, str], ...] | None = Field(None, description="Chat turns: role and content.")
+    prompt: str | None = Field(None, description="Raw text, tokenised as it stands.")
+    prompt_token_ids: tuple[int, ...] | None = Field(None, description="Ids, used as they stand.")
+    sampling: SamplingParams = SamplingParams()
+    reference_texts: tuple[str, ...] = Field((), description="Texts the answer may repeat, most likely first.")
+
+    @model_validator(mode="after")
+    def _one_prompt(self) -> GenerationRequest:
+        given = [name for name in ("messages", "prompt", "prompt_token_ids") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of messages, prompt and prompt_token_ids, not {given or 'none'}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Tokens that a drafter proposes to follow the last emitted one."""
+
+    token_ids: tuple[int, ...] = ()
+    source: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One decode pass, told for traces: drafted, accepted, and the target's own last token.
+
+    ``last`` is ``recovered`` (the target disagreed with the draft), ``bonus`` (the whole draft was accepted) or
+    ``None`` where the text ended inside the accepted draft.
+    """
+
+    draft: Draft
+    token_ids: tuple[int, ...]
+    num_accepted: int
+    last: Literal["recovered", "bonus"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOutput:
+    """A finished text. ``token_ids`` holds every emitted token, the one that ended the text included;
+    ``text`` ends before the end-of-sequence token or the stop string."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    stop_string: str | None
+    prompt_token_ids: tuple[int, ...]
+    stats: DecodeStats
+    fingerprint: NumericsFingerprint
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "text": self.text,
+            "token_ids": list(self.token_ids),
+            "finish_reason": self.finish_reason,
+            "stop_string": self.stop_string,
+            "num_prompt_tokens": len(self.prompt_token_ids),
+            "stats": self.stats.to_dict(),
+            "fingerprint": self.fingerprint.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationChunk:
+    """A piece of a stream: whole characters only, never text that a stop string could still take back.
+
+    The last chunk carries ``output``; the texts of all chunks make ``output.text``.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] = ()
+    output: GenerationOutput | None = None

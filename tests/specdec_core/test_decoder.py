@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+import torch
+
+from specdec_core.drafters import make_drafter
+from specdec_core.drafters.null import NullDrafter
+from specdec_core.errors import ContextOverflowError, DrafterError, RequestError, VocabularyMismatchError
+from specdec_core.models.table import TableModel
+from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.testing import (
+    AlternatingDrafter,
+    AntiOracleDrafter,
+    OracleDrafter,
+    OverlongDrafter,
+    RandomDrafter,
+    assert_lossless,
+    generate_ids,
+)
+from specdec_core.types import Draft
+
+VOCAB = 5
+ALL_DRAFTERS = [
+    OracleDrafter,
+    lambda answer: AntiOracleDrafter(answer, VOCAB),
+    lambda answer: AlternatingDrafter(answer, VOCAB),
+    lambda answer: RandomDrafter(VOCAB, seed=len(answer)),
+    OverlongDrafter,
+    lambda _: make_drafter("ngram"),
+    lambda _: make_drafter("suffix"),
+    lambda _: make_drafter(["ngram", "suffix"]),
+]
+SAMPLINGS = [
+    SamplingParams(max_tokens=40),
+    SamplingParams(max_tokens=40, temperature=0.9, seed=5),
+    SamplingParams(max_tokens=40, temperature=1.3, top_k=3, top_p=0.9, repetition_penalty=1.2, seed=6),
+    SamplingParams(max_tokens=40, repetition_penalty=1.4),
+]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "sampled", "filtered", "penalised"])
+def test_no_drafter_and_no_draft_length_changes_the_tokens(sampling: SamplingParams) -> None:
+    target = TableModel.random(VOCAB, seed=2)
+    num_compared = assert_lossless(target, [[0], [1, 2, 3], [4] * 9], ALL_DRAFTERS, sampling, eos_token_ids=[4])
+    assert num_compared == 3 * len(ALL_DRAFTERS) * 4
+
+
+def test_the_check_itself_fails_when_the_target_depends_on_the_pass() -> None:
+    """A target whose rows depend on their place in the pass is what fixed geometry exists against."""
+
+    class Leaky(TableModel):
+        def decode(self, token_ids):
+            rows = super().decode(token_ids).clone()
+            rows[1:] = rows[1:].flip(-1)
+            return rows
+
+    with pytest.raises(AssertionError, match="plainly"):
+        assert_lossless(Leaky.random(VOCAB, seed=2), [[0]], [OracleDrafter], SamplingParams(max_tokens=20))
+
+
+def joint_counts(target: TableModel, sampling: SamplingParams, drafter_of, num_draws: int) -> Counter[tuple[int, ...]]:
+    counts: Counter[tuple[int, ...]] = Counter()
+    for seed in range(num_draws):
+        params = sampling.model_copy(update={"seed": seed})
+        generated = generate_ids(target, [0], params, drafter_of(seed), num_speculative_tokens=2).generated_ids
+        counts[tuple(generated)] += 1
+    return counts
+
+
+def chi_square_exceeds(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ...], float], quantile: float) -> bool:
+    """Whether the counts contradict the law: Pearson's statistic, rare cells pooled, Wilson-Hilferty's quantile."""
+    total = counts.total()
+    assert all(law.get(cell, 0) > 0 for cell in counts), "a token sequence of probability zero was drawn"
+    cells = [(counts[cell], p * total) for cell, p in law.items() if p * total >= 5]
+    rare = (sum(counts.values()) - sum(c for c, _ in cells), total - sum(e for _, e in cells))
+    cells += [rare] if rare[1] >= 5 else []
+    statistic = sum((observed - expected) ** 2 / expected for observed, expected in cells)
+    degrees = len(cells) - 1
+    limit = degrees * (1 - 2 / (9 * degrees) + quantile * (2 / (9 * degrees)) ** 0.5) ** 3
+    return statistic > limit
+
+
+LAW_SAMPLING = SamplingParams(temperature=0.9, top_k=3, repetition_penalty=2.0, max_tokens=3)
+
+
+@pytest.mark.parametrize("drafter", ["none", "random", "suffix"])
+def test_the_joint_law_of_three_tokens_is_the_tables(drafter: str) -> None:
+    """4,000 fixed seeds against exact enumeration at the 0.999 quantile; fixed, so it cannot alarm by chance later."""
+    target = TableModel.random(4, seed=9)
+
+    def drafter_of(seed: int):
+        return RandomDrafter(4, seed=seed) if drafter == "random" else make_drafter(drafter)
+
+    counts = joint_counts(target, LAW_SAMPLING, drafter_of, 4_000)
+    assert not chi_square_exceeds(counts, target.joint_law([0], LAW_SAMPLING, 3), quantile=3.09)
+
+
+class TopTwoPipeline(LogitsPipeline):
+    """A leniency knob: takes the runner-up now and then, as 'typical acceptance' would."""
+
+    def choose(self, logits, generated_ids):
+        token = super().choose(logits, generated_ids)
+        runner_up = int(logits.topk(2).indices[1])
+        return runner_up if len(generated_ids) % 2 and token == int(logits.argmax()) else token
+
+
+class RoundNoisePipeline(LogitsPipeline):
+    """Noise that is not keyed by the position: the same at every index."""
+
+    def choose(self, logits, generated_ids):
+        processed = self.process(logits, generated_ids)
+        return int(self._race(processed, index=0).argmax())
+
+
+class UnpenalisedPipeline(LogitsPipeline):
+    """Penalties that do not see the tokens generated so far."""
+
+    def process(self, logits, generated_ids):
+        return super().process(logits, ())
+
+
+@pytest.mark.parametrize("mutant", [TopTwoPipeline, RoundNoisePipeline, UnpenalisedPipeline])
+def test_a_biased_mutant_fails_the_same_test(mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = TableModel.random(4, seed=9)
+    exact = target.joint_law([0], LAW_SAMPLING, 3)
+    monkeypatch.setattr("specdec_core.testing.LogitsPipeline", mutant)
+    counts = joint_counts(target, LAW_SAMPLING, lambda _: NullDrafter(), 4_000)
+    try:
+        biased = chi_square_exceeds(counts, exact, quantile=3.09)
+    except AssertionError:
+        biased = True
+    assert biased
+
+
+def test_the_token_that_ends_the_text_inside_a_draft_ends_it_there() -> None:
+    """Ids, text and counts are trimmed together; draft tokens past the end are not counted."""
+    table = torch.full((6, 6), -50.0)
+    for token in range(5):
+        table[token, token + 1] = 0  # 0 1 2 3 4 5
+    answer = [1, 2, 3, 4, 5]
+    generation = generate_ids(
+        TableModel(table), [0], SamplingParams(max_tokens=50), OracleDrafter([*answer, 0, 0, 0]), eos_token_ids=[4]
+    )
+    assert generation.generated_ids == [1, 2, 3, 4]
+    assert generation.stopper.finish_reason == "stop"
+    stats = generation.stats
+    assert (stats.num_decode_passes, stats.num_draft_tokens, stats.num_accepted_tokens) == (1, 3, 3)
+    assert stats.num_accepted_by_position == [1, 1, 1]
+    assert stats.acceptance_rate == 1.0
+    assert stats.acceptance_length == 3.0
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1, 2, 3, 17])
+def test_the_length_is_never_exceeded(max_tokens: int) -> None:
+    target = TableModel.random(VOCAB, seed=2)
+    generation = generate_ids(target, [0], SamplingParams(max_tokens=max_tokens), OverlongDrafter([1] * 30))
+    assert len(generation.generated_ids) == max_tokens
+    assert generation.stopper.finish_reason == "length"
+
+
+def test_the_context_ends_a_text_and_is_never_overrun() -> None:
+    target = TableModel.random(VOCAB, seed=2, context_length=12)
+    plain = generate_ids(target, [0] * 5, SamplingParams(max_tokens=50))
+    assert len(plain.generated_ids) == 7
+    drafted = generate_ids(target, [0] * 5, SamplingParams(max_tokens=50), OracleDrafter(plain.generated_ids))
+    assert drafted.generated_ids == plain.generated_ids
+
+
+def test_the_cache_holds_all_but_the_last_token_after_every_round() -> None:
+    target = TableModel.random(VOCAB, seed=2)
+    generation = generate_ids(target, [0, 1], SamplingParams(max_tokens=20, temperature=1.0), RandomDrafter(VOCAB))
+    assert target.cache_length == 2 + len(generation.generated_ids) - 1
+
+
+def test_counts_of_plain_decoding_are_one_token_per_pass() -> None:
+    stats = generate_ids(TableModel.random(VOCAB, seed=2), [0], SamplingParams(max_tokens=9)).stats
+    assert (stats.num_generated_tokens, stats.num_decode_passes, stats.acceptance_length) == (9, 8, 1.0)
+    assert stats.acceptance_rate is None
+
+
+class Nonsense(NullDrafter):
+    def __init__(self, answer) -> None:
+        self._answer, self.num_ended = answer, 0
+
+    def propose(self, max_tokens: int) -> Draft:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+    def end(self) -> None:
+        self.num_ended += 1
+
+
+@pytest.mark.parametrize(
+    "answer", [RuntimeError("boom"), Draft((99,)), Draft((-1,)), Draft(("a",)), None], ids=["raises", "99", "-1", "a", "None"]
+)
+def test_a_drafter_that_breaks_is_an_error_and_the_target_stays_usable(answer: object) -> None:
+    target, drafter = TableModel.random(VOCAB, seed=2), Nonsense(answer)
+    with pytest.raises(DrafterError):
+        generate_ids(target, [0], SamplingParams(max_tokens=9), drafter)
+    assert drafter.num_ended == 1
+    assert len(generate_ids(target, [0], SamplingParams(max_tokens=9)).generated_ids) == 9
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error"),
+    [([], RequestError), ([0] * 600, ContextOverflowError), ([0, 77], VocabularyMismatchError)],
+    ids=["empty", "too long", "outside"],
+)
+def test_a_prompt_that_cannot_be_read_is_an_error(prompt: list[int], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        generate_ids(TableModel.random(VOCAB, seed=2), prompt, SamplingParams())
+
+
+def test_state_never_leaks_between_calls() -> None:
+    target, sampling = TableModel.random(VOCAB, seed=2), SamplingParams(max_tokens=30, temperature=1.0)
+    drafter = make_drafter("suffix")
+    prompts = [[random.Random(i).randrange(VOCAB) for _ in range(6)] for i in range(4)]
+    alone = [generate_ids(target, p, sampling, make_drafter("suffix")).stats.to_dict() for p in prompts]
+    shared = [generate_ids(target, p, sampling, drafter).stats.to_dict() for p in prompts]
+    for one, other in itertools.product(zip(alone, shared, strict=True), ["num_draft_tokens", "num_accepted_tokens"]):
+        assert one[0][other] == one[1][other]
