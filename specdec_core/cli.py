@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_core.errors import SpecDecError
+from specdec_core.errors import RequestError, SpecDecError
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
     from specdec_core.types import GenerationOutput, GenerationRequest, Round
 
-__all__ = ["app", "main"]
+__all__ = ["app", "describe", "fetch", "generate", "main", "root"]
 
 app = typer.Typer(
     help="Lossless speculative decoding: the text of plain decoding, in fewer passes of the model.",
@@ -30,12 +30,14 @@ def root() -> None:
 
 
 @app.command()
-def generate(  # noqa: PLR0913 - one parameter per option of the command
+def generate(
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
     model: Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")] = (
         "smollm2-135m"
     ),
-    raw: Annotated[bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
+    ] = False,
     drafter: Annotated[str, typer.Option(help="auto, suffix, ngram or none (plain decoding).")] = "auto",
     num_speculative_tokens: Annotated[int | None, typer.Option("--draft-tokens", "-k", min=0)] = None,
     reference: Annotated[list[typer.FileText] | None, typer.Option(help="File with text to draft from.")] = None,
@@ -50,44 +52,23 @@ def generate(  # noqa: PLR0913 - one parameter per option of the command
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")] = "auto",
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
-    trace: Annotated[bool, typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the text.")] = False,
 ) -> None:
     """Generate text.
 
     Example: specdec generate -p "Name three fruits." --max-tokens 40 --stats
     """
-    from pydantic import ValidationError
-
     from specdec_core.engine import load_engine
-    from specdec_core.types import GenerationRequest
 
-    text = sys.stdin.read() if prompt == "-" else prompt
-    sampling = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "repetition_penalty": repetition_penalty,
-        "stop": tuple(stop or ()),
-        "seed": seed,
-        "max_tokens": max_tokens,
-    }
-    prompt_field: dict[str, Any] = {"prompt": text} if raw else {"messages": ({"role": "user", "content": text},)}
-    references = tuple(file.read() for file in reference or ())
-    try:
-        request = GenerationRequest(**prompt_field, sampling=sampling, reference_texts=references)  # type: ignore[arg-type]
-        engine = load_engine(
-            model,
-            drafter=drafter,
-            num_speculative_tokens=num_speculative_tokens,
-            exactness=exactness,  # type: ignore[arg-type]
-            device=device,
-            dtype=dtype,
-        )
-        _run(engine, request, stats=stats, trace=trace, as_json=as_json)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _Failure(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    sampling |= {"repetition_penalty": repetition_penalty, "stop": tuple(stop or ()), "max_tokens": max_tokens}
+    request = _request(sys.stdin.read() if prompt == "-" else prompt, raw, sampling, reference or [])
+    choice: dict[str, Any] = {"exactness": exactness, "device": device, "dtype": dtype}
+    engine = load_engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, **choice)
+    _run(engine, request, stats=stats, trace=trace, as_json=as_json)
 
 
 @app.command()
@@ -114,12 +95,9 @@ def describe(
     """
     from specdec_core.engine import load_engine
 
-    engine = load_engine(model, device=device, dtype=dtype, exactness=exactness)  # type: ignore[arg-type]
+    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness}
+    engine = load_engine(model, **choice)
     typer.echo(json.dumps(engine.describe().to_dict(), indent=2))
-
-
-class _Failure(SpecDecError):
-    """A mistake on the command line."""
 
 
 def main() -> None:
@@ -131,6 +109,21 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _request(text: str, raw: bool, sampling: dict[str, Any], references: list[typer.FileText]) -> GenerationRequest:
+    """Raises RequestError, naming the option, for a value out of range."""
+    from pydantic import ValidationError
+
+    from specdec_core.types import GenerationRequest
+
+    prompt: dict[str, Any] = {"prompt": text} if raw else {"messages": ({"role": "user", "content": text},)}
+    texts = tuple(file.read() for file in references)
+    try:
+        return GenerationRequest(**prompt, sampling=sampling, reference_texts=texts)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RequestError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _run(engine: Engine, request: GenerationRequest, *, stats: bool, trace: bool, as_json: bool) -> None:
@@ -158,11 +151,10 @@ def _trace_line(engine: Engine, round_: Round) -> str:
         return repr(engine.model.tokenizer.decode(token_ids, skip_special_tokens=False))
 
     drafted, num_accepted = round_.draft.token_ids, round_.num_accepted
+    accepted, refused = drafted[:num_accepted], drafted[num_accepted:]
     last = f"{round_.last} {shown(round_.token_ids[-1:])}" if round_.last else "end of text"
-    return (
-        f"{round_.draft.source:>8}  drafted {len(drafted):>2}  accepted {num_accepted:>2} {shown(drafted[:num_accepted])}  "
-        f"refused {shown(drafted[num_accepted:])}  {last}"
-    )
+    counts = f"drafted {len(drafted):>2}  accepted {num_accepted:>2}"
+    return f"{round_.draft.source:>8}  {counts} {shown(accepted)}  refused {shown(refused)}  {last}"
 
 
 def _stats_line(output: GenerationOutput) -> str:
@@ -178,7 +170,9 @@ def _stats_line(output: GenerationOutput) -> str:
         parts.append(f"acceptance rate {stats.acceptance_rate:.2f}")
     if stats.tokens_per_second is not None:
         parts.append(f"{stats.tokens_per_second:.1f} tokens/s")
-    return " · ".join([*parts, f"{output.fingerprint.exactness}, {output.fingerprint.dtype}, {output.fingerprint.device}"])
+    return " · ".join(
+        [*parts, f"{output.fingerprint.exactness}, {output.fingerprint.dtype}, {output.fingerprint.device}"]
+    )
 
 
 if __name__ == "__main__":

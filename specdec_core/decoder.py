@@ -5,6 +5,7 @@ After every round the target's cache holds prompt + generated - 1 tokens: the la
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -107,11 +108,10 @@ def _propose(generation: Generation) -> Draft:
         return Draft()
     try:
         draft = generation.drafter.propose(limit)
-        token_ids = tuple(draft.token_ids[:limit])
-        valid = all(isinstance(t, int) and 0 <= t < generation.target.vocab_size for t in token_ids)
+        token_ids = tuple(map(operator.index, draft.token_ids[:limit]))
     except Exception as error:
         raise DrafterError(f"drafter {generation.drafter.name!r} raised {type(error).__name__}: {error}") from error
-    if not valid:
+    if not all(0 <= token_id < generation.target.vocab_size for token_id in token_ids):
         raise DrafterError(f"drafter {generation.drafter.name!r} proposed ids outside the vocabulary: {token_ids!r}")
     return Draft(token_ids, draft.source)
 
@@ -143,4 +143,6 @@ def _account(stats: DecodeStats, draft: Draft, verdict: Verdict, num_emitted: in
         by_position.extend([0] * (num_accepted - len(by_position)))
         for position in range(num_accepted):
             by_position[position] += 1
-    return Round(Draft(draft.token_ids[:num_drafted], draft.source), verdict.token_ids[:num_emitted], num_accepted, last)
+    return Round(
+        Draft(draft.token_ids[:num_drafted], draft.source), verdict.token_ids[:num_emitted], num_accepted, last
+    )

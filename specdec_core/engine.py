@@ -177,8 +177,8 @@ def load_engine(
 ) -> Engine:
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
-    ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is the
-    longest draft; as long as a pass allows by default. ``exactness`` defaults to the hardware table's.
+    ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is
+    the longest draft; as long as a pass allows by default. ``exactness`` defaults to the hardware table's.
 
     Raises ModelLoadError, ExactnessError, RequestError.
     """

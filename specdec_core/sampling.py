@@ -17,7 +17,7 @@ from specdec_core.errors import RequestError
 
 __all__ = ["LogitsPipeline", "SamplingParams", "position_noise"]
 
-Processor = Callable[[Tensor, Sequence[int]], Tensor]  # (logits [vocab], generated ids) -> logits [vocab]
+_Processor = Callable[[Tensor, Sequence[int]], Tensor]  # (logits [vocab], generated ids) -> logits [vocab]
 
 _MASK64 = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # constants of SplitMix64 (Steele, Lea, Flood 2014)
@@ -105,8 +105,8 @@ def position_noise(seed: int, index: int, token_ids: Tensor) -> Tensor:
     return -torch.log(-torch.log(uniform))
 
 
-def _build_processors(params: SamplingParams, prompt_ids: Sequence[int]) -> list[Processor]:
-    processors: list[Processor] = []
+def _build_processors(params: SamplingParams, prompt_ids: Sequence[int]) -> list[_Processor]:
+    processors: list[_Processor] = []
     if params.repetition_penalty != 1:
         processors.append(_repetition_penalty(params.repetition_penalty, frozenset(prompt_ids)))
     if params.greedy:
@@ -119,8 +119,8 @@ def _build_processors(params: SamplingParams, prompt_ids: Sequence[int]) -> list
     return processors
 
 
-def _repetition_penalty(penalty: float, prompt_ids: frozenset[int]) -> Processor:
-    """Keskar et al. 2019 (CTRL), section 4.1, with transformers' reading: positive logits divided, others multiplied."""
+def _repetition_penalty(penalty: float, prompt_ids: frozenset[int]) -> _Processor:
+    """Keskar et al. 2019 (CTRL), section 4.1, read as in transformers: positive logits divided, others multiplied."""
 
     def apply(logits: Tensor, generated_ids: Sequence[int]) -> Tensor:
         seen = torch.tensor(sorted(prompt_ids.union(generated_ids)), dtype=torch.long, device=logits.device)
@@ -130,7 +130,7 @@ def _repetition_penalty(penalty: float, prompt_ids: frozenset[int]) -> Processor
     return apply
 
 
-def _top_k(k: int) -> Processor:
+def _top_k(k: int) -> _Processor:
     def apply(logits: Tensor, _: Sequence[int]) -> Tensor:
         smallest_kept = logits.topk(min(k, logits.shape[-1])).values[-1]
         return logits.masked_fill(logits < smallest_kept, -torch.inf)
@@ -138,7 +138,7 @@ def _top_k(k: int) -> Processor:
     return apply
 
 
-def _top_p(p: float) -> Processor:
+def _top_p(p: float) -> _Processor:
     """Nucleus sampling (Holtzman et al. 2020, section 3.1); equal logits rank by lowest id."""
 
     def apply(logits: Tensor, _: Sequence[int]) -> Tensor:

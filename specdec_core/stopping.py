@@ -8,7 +8,7 @@ from specdec_core.types import FinishReason
 
 __all__ = ["IncrementalDetokenizer", "StopChecker"]
 
-Decode = Callable[[Sequence[int]], str]
+_Decode = Callable[[Sequence[int]], str]
 
 _REPLACEMENT = "\ufffd"
 
@@ -20,7 +20,7 @@ class IncrementalDetokenizer:
     step decodes a short window with the previous piece before it, because tokenizers may treat a first token specially.
     """
 
-    def __init__(self, decode: Decode) -> None:
+    def __init__(self, decode: _Decode) -> None:
         self._decode = decode
         self._token_ids: list[int] = []
         self._window_start = 0  # first token of the decoded window
@@ -60,7 +60,7 @@ class StopChecker:
     """
 
     def __init__(
-        self, *, decode: Decode, max_tokens: int, eos_token_ids: Collection[int] = (), stop: Sequence[str] = ()
+        self, *, decode: _Decode, max_tokens: int, eos_token_ids: Collection[int] = (), stop: Sequence[str] = ()
     ) -> None:
         self._detokenizer = IncrementalDetokenizer(decode)
         self._max_tokens = max_tokens
@@ -87,7 +87,7 @@ class StopChecker:
             self.finish_reason = "stop"
             return True
         self._append(self._detokenizer.push(token_id))
-        if not self.finished and len(self.token_ids) >= self._max_tokens:
+        if len(self.token_ids) >= self._max_tokens:
             self._append(self._detokenizer.flush())
             self.finish_reason = self.finish_reason or "length"
         return self.finished

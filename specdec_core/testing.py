@@ -153,8 +153,8 @@ def assert_lossless(
 ) -> int:
     """Generate plainly and with every drafter and draft length; returns the number of comparisons.
 
-    Each entry of ``make_drafters`` gets the plain answer's ids and returns a drafter. Raises AssertionError at the first
-    difference, unequal lengths first, with the place of the first divergence.
+    Each entry of ``make_drafters`` gets the plain answer's ids and returns a drafter. Raises AssertionError at the
+    first difference, unequal lengths first, with the place of the first divergence.
     """
     num_compared = 0
     for prompt_ids in prompts:

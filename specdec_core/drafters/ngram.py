@@ -1,4 +1,4 @@
-"""Prompt lookup: the tokens that followed the last n tokens when they stood earlier (Saxena 2023, prompt-lookup-decoding)."""
+"""Prompt lookup: the tokens that followed the last n tokens when they stood earlier (Saxena 2023)."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ class SuffixAutomaton:
     def continue_match(self, max_tokens: int, min_probability: float) -> list[int]:
         """The most frequent continuation of the longest match, token by token; equal counts: the latest.
 
-        Where a match ends with the text, its longest shorter suffix goes on. Ends when the product of the tokens' shares
-        falls below ``min_probability``.
+        Where a match ends with the text, its longest shorter suffix goes on. Ends when the product of the tokens'
+        shares falls below ``min_probability``.
         """
         tokens: list[int] = []
         state, probability = self._link[self._last], 1.0
@@ -85,9 +85,11 @@ class SuffixAutomaton:
         """Raise AssertionError where the structure contradicts itself."""
         for state in range(1, len(self._next)):
             link = self._link[state]
-            assert 0 <= link and self._length[link] < self._length[state], f"state {state}: link is not shorter"
+            assert link >= 0 and self._length[link] < self._length[state], f"state {state}: link is not shorter"
             assert self._count[state] >= 1, f"state {state}: never counted"
-            assert all(self._length[t] > self._length[state] for t in self._next[state].values()), f"state {state}: loop"
+            assert all(self._length[t] > self._length[state] for t in self._next[state].values()), (
+                f"state {state}: loop"
+            )
             assert set(self._next[state]) <= set(self._next[link]), f"state {state}: link lacks a transition"
 
     def _options(self, state: int) -> list[tuple[int, int, int]]:

@@ -59,9 +59,7 @@ class TableModel:
             raise CacheRollbackError(f"cannot keep {length} of {len(self._token_ids)} tokens")
         del self._token_ids[length:]
 
-    def joint_law(
-        self, prompt_ids: Sequence[int], params: SamplingParams, length: int
-    ) -> dict[tuple[int, ...], float]:
+    def joint_law(self, prompt_ids: Sequence[int], params: SamplingParams, length: int) -> dict[tuple[int, ...], float]:
         """Probability of every continuation of ``length`` tokens, by enumeration with the request's own processors."""
         pipeline = LogitsPipeline(params, prompt_ids)
         law: dict[tuple[int, ...], float] = {}

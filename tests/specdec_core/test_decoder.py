@@ -196,7 +196,9 @@ class Nonsense(NullDrafter):
 
 
 @pytest.mark.parametrize(
-    "answer", [RuntimeError("boom"), Draft((99,)), Draft((-1,)), Draft(("a",)), None], ids=["raises", "99", "-1", "a", "None"]
+    "answer",
+    [RuntimeError("boom"), Draft((99,)), Draft((-1,)), Draft(("a",)), None],
+    ids=["raises", "99", "-1", "a", "None"],
 )
 def test_a_drafter_that_breaks_is_an_error_and_the_target_stays_usable(answer: object) -> None:
     target, drafter = TableModel.random(VOCAB, seed=2), Nonsense(answer)

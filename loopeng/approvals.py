@@ -1,0 +1,188 @@
+"""Approve, edit, reject, roll back: the one way in which a person's word takes effect, for CLI, web and Python.
+
+A decision is a row first; only then is the graph woken, and whether it worked is read from the database. Nothing is
+decided by default: who, and the hash of the text that was seen, are always needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopeng.attempt.harness import Harness
+from loopeng.cards import Card, card
+from loopeng.errors import AlreadyDecidedError, ConflictError, NotFoundError, StaleProposalError, UsageError
+from loopeng.improve import NO_EVIDENCE, LeaseHeldError, advance
+from loopeng.improve.drafting import edited_revision
+from loopeng.schema import Decision, GateReport, PromptVersion, Proposal
+from loopeng.store import LoopStore
+
+__all__ = ["Card", "Outcome", "approve", "card", "edit", "reject", "rollback"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a decision. ``version`` is the new head after an approval was committed.
+
+    An approval that another process will commit in a moment leaves ``version`` None and the proposal approved.
+    """
+
+    decision: Decision
+    proposal: Proposal
+    version: PromptVersion | None = None
+
+
+def approve(
+    store: LoopStore, proposal_id: str, *, by: str, seen: str, accept_untested: bool = False, reason: str = ""
+) -> Outcome:
+    """Approve the text whose hash begins with ``seen`` and make it the prompt's head.
+
+    Raises UsageError where there is no evidence of improvement and ``accept_untested`` does not say that this is
+    accepted; AlreadyDecidedError, StaleProposalError (also when the head moved before the commit),
+    RevisionMismatchError or ConflictError where the proposal is not the pending one that was seen.
+    """
+    proposal, by = store.proposal(proposal_id), _name(by)
+    report = store.gate_report(proposal.id, proposal.revision, "gate")
+    untested = report is None or report.verdict in NO_EVIDENCE
+    if proposal.decidable and untested and not accept_untested:
+        raise UsageError(
+            f"{proposal.id} has no evidence of improvement ({_verdict(report)}): to approve it nevertheless pass "
+            "accept_untested=True (--accept-untested); the decision records it"
+        )
+    decision = store.decide(
+        action="approve",
+        proposal_id=proposal.id,
+        revision=proposal.revision,
+        seen_hash=seen,
+        by=by,
+        reason=reason.strip(),
+        evidence=_evidence(store, proposal),
+        accepted_untested=accept_untested and untested,
+    )
+    proposal = _wake(store, proposal.id)
+    if proposal.state == "stale":
+        raise StaleProposalError(f"the approval is recorded, but {proposal.id} is stale: {proposal.state_reason}")
+    version = store.commit_proposal(proposal.id) if proposal.state == "committed" else None
+    return Outcome(decision, proposal, version)
+
+
+def reject(store: LoopStore, proposal_id: str, *, by: str, seen: str, reason: str) -> Outcome:
+    """Refuse, with a reason that reaches the next reflection. Raises as ``approve``; UsageError without a reason."""
+    proposal, by = store.proposal(proposal_id), _name(by)
+    decision = store.decide(
+        action="reject",
+        proposal_id=proposal.id,
+        revision=proposal.revision,
+        seen_hash=seen,
+        by=by,
+        reason=_given(reason, "a rejection"),
+        evidence=_evidence(store, proposal),
+    )
+    return Outcome(decision, _wake(store, proposal.id))
+
+
+def edit(
+    store: LoopStore,
+    proposal_id: str,
+    *,
+    by: str,
+    seen: str,
+    rules: Sequence[str],
+    reason: str = "",
+    harness: Harness | None = None,
+) -> Outcome:
+    """Replace the proposed rules by this list: a new revision, counted again at once, pending again afterwards.
+
+    Raises as ``approve``, and UsageError where a guard refuses the rules; then nothing is recorded.
+    """
+    proposal, by = store.proposal(proposal_id), _name(by)
+    _refuse_undecidable(store, proposal)  # before the guards have their say
+    decision = store.decide(
+        action="edit",
+        proposal_id=proposal.id,
+        revision=proposal.revision,
+        seen_hash=seen,
+        by=by,
+        reason=reason.strip(),
+        evidence=_evidence(store, proposal),
+        new_revision=edited_revision(store, proposal, rules, by=by, reason=reason.strip()),
+    )
+    return Outcome(decision, _wake(store, proposal.id, harness))
+
+
+def rollback(store: LoopStore, prompt_name: str, *, to: str | int | None, by: str, reason: str) -> PromptVersion:
+    """Move the head back to an earlier version, given by number or id; without one to the head's parent.
+
+    Raises NotFoundError for an unknown version, UsageError for the head itself or without a reason, ConflictError when
+    the head moves at the same moment.
+    """
+    by, reason, head = _name(by), _given(reason, "a rollback"), store.head(prompt_name)
+    target = _version(store, head, to)
+    if target.id == head.id:
+        raise UsageError(f"version {head.number} is the head of {prompt_name!r} already")
+    return store.rollback(prompt_name, to_version_id=target.id, seen_head_id=head.id, by=by, reason=reason)
+
+
+def _wake(store: LoopStore, proposal_id: str, harness: Harness | None = None) -> Proposal:
+    """Let the graph act on the decision. Where another process is at work on it, that one or the next command does."""
+    try:
+        return advance(store, proposal_id, harness=harness)
+    except LeaseHeldError:
+        return store.proposal(proposal_id)
+
+
+def _refuse_undecidable(store: LoopStore, proposal: Proposal) -> None:
+    earlier = store.decision(proposal.id, proposal.revision)
+    if earlier is not None:
+        when = f"{earlier.created_at:%Y-%m-%d %H:%M} UTC"
+        raise AlreadyDecidedError(f"{proposal.id} is already decided: {earlier.action} by {earlier.by} at {when}")
+    if proposal.state == "stale":
+        raise StaleProposalError(f"{proposal.id} is stale: {proposal.state_reason}")
+    if not proposal.decidable:
+        raise ConflictError(f"{proposal.id} is {proposal.state}: {proposal.state_reason or 'it awaits no decision'}")
+
+
+def _evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
+    """What there was to see at the moment of the decision."""
+    reports = {split: store.gate_report(proposal.id, proposal.revision, split) for split in ("gate", "holdout")}
+    return {
+        split: {
+            "verdict": report.verdict,
+            "note": report.note,
+            "pairs": report.pairs.model_dump(),
+            "num_errors": report.num_errors,
+            "by_evaluator": {name: count.model_dump() for name, count in report.by_evaluator.items()},
+        }
+        for split, report in reports.items()
+        if report is not None
+    }
+
+
+def _verdict(report: GateReport | None) -> str:
+    return report.note or report.verdict if report else "no counts were made"
+
+
+def _name(by: str) -> str:
+    return _given(by, "a decision", "a name: by")
+
+
+def _given(text: str, what: str, needed: str = "a reason") -> str:
+    if not text.strip():
+        raise UsageError(f"{what} needs {needed}")
+    return text.strip()
+
+
+def _version(store: LoopStore, head: PromptVersion, to: str | int | None) -> PromptVersion:
+    versions = store.prompt_versions(head.prompt_name)
+    if to is None:
+        if head.parent_id is None:
+            raise UsageError(f"version {head.number} of {head.prompt_name!r} is the first: nothing to go back to")
+        return store.prompt_version(head.parent_id)
+    wanted = str(to).strip()
+    numbered = [version for version in versions if str(version.number) == wanted.removeprefix("v")]
+    found = numbered or [version for version in versions if wanted and version.id.startswith(wanted)]
+    if len(found) != 1:
+        known = ", ".join(f"{version.number} ({version.id})" for version in versions)
+        raise NotFoundError(f"{head.prompt_name!r} has no version {to!r}; there are: {known}")
+    return found[0]

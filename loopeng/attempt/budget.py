@@ -1,0 +1,45 @@
+"""The limits of a run. Attempts and tokens count over the whole run, so a resume goes on counting; time does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from loopeng.errors import BudgetStop
+from loopeng.schema import Attempt
+from loopeng.schema.task import BudgetSpec
+
+__all__ = ["Budget"]
+
+
+@dataclass
+class Budget:
+    """Spent so far, against the limits. ``total_time_s`` is the wall time of this invocation: a resume starts afresh.
+
+    One process works on a run at a time, so the counts start from the rows once and go on in memory.
+    """
+
+    limits: BudgetSpec
+    num_attempts: int = 0
+    num_tokens: int = 0
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def count(self, attempt: Attempt) -> None:
+        """An attempt was saved."""
+        self.num_attempts += 1
+        self.num_tokens += attempt.usage.total_tokens
+
+    def check(self) -> None:
+        """Raises BudgetStop where no further attempt may begin."""
+        limits, elapsed_s = self.limits, self.clock() - self.started
+        if limits.attempts is not None and self.num_attempts >= limits.attempts:
+            raise BudgetStop(f"limits.attempts: {self.num_attempts} of {limits.attempts} attempts made")
+        if limits.total_tokens is not None and self.num_tokens >= limits.total_tokens:
+            raise BudgetStop(f"limits.total_tokens: {self.num_tokens} of {limits.total_tokens} tokens used")
+        if limits.total_time_s is not None and elapsed_s >= limits.total_time_s:
+            raise BudgetStop(f"limits.total_time_s: {elapsed_s:.1f} of {limits.total_time_s:g} seconds used")

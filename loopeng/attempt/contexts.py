@@ -1,0 +1,90 @@
+"""Where the steps of the graph get their context: from the caller, or made anew for every call of an application."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from loopeng.attempt.budget import Budget
+from loopeng.attempt.harness import Harness
+from loopeng.attempt.state import AttemptContext, AttemptState
+from loopeng.errors import NotFoundError, UsageError
+from loopeng.schema import PromptVersion, Sample, content_hash
+from loopeng.schema.task import BudgetSpec
+
+__all__ = ["Contexts", "GivenContext", "LiveContexts"]
+
+
+class Contexts(Protocol):
+    """The life of a context: ``begin`` at load (its result goes into the state), ``of`` in every step, ``end``."""
+
+    def begin(self, state: AttemptState, given: Any) -> AttemptState: ...
+
+    def of(self, state: AttemptState, given: Any) -> AttemptContext: ...
+
+    def end(self, state: AttemptState) -> None: ...
+
+
+class GivenContext:
+    """The context that was passed to ``invoke``. Raises UsageError where there is none."""
+
+    def begin(self, state: AttemptState, given: Any) -> AttemptState:
+        return {"run_id": self.of(state, given).run.id}
+
+    def of(self, state: AttemptState, given: Any) -> AttemptContext:
+        if not isinstance(given, AttemptContext):
+            raise UsageError("the attempt graph needs context=AttemptContext(...); live_graph() brings its own")
+        return given
+
+    def end(self, state: AttemptState) -> None:
+        pass
+
+
+class LiveContexts:
+    """A run of kind live for every call, under the prompt's head. The caller's own context is left alone."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self._by_run: dict[str, AttemptContext] = {}
+
+    def begin(self, state: AttemptState, given: Any) -> AttemptState:
+        """Raises UsageError where the state holds neither inputs nor the id of a sample of the task."""
+        harness, sample = self._harness, self._sample(state)
+        run = harness.store.create_run(
+            kind="live",
+            task=harness.task,
+            version=(version := self._head()),
+            seed=harness.task.run.seed,
+            engine=harness.engine.describe().model_dump(mode="json"),
+        )
+        self._by_run[run.id] = AttemptContext(
+            harness=harness,
+            run=run,
+            version=version,
+            samples={sample.id: sample},
+            budget=Budget(BudgetSpec()),
+            max_attempts=harness.task.loop.max_attempts,
+        )
+        return {"run_id": run.id, "sample_id": sample.id, "repeat": 0}
+
+    def of(self, state: AttemptState, given: Any) -> AttemptContext:
+        return self._by_run[state["run_id"]]
+
+    def end(self, state: AttemptState) -> None:
+        self._harness.store.finish_run(state["run_id"], "finished")
+        self._by_run.pop(state["run_id"], None)
+
+    def _sample(self, state: AttemptState) -> Sample:
+        inputs = state.get("inputs")
+        if inputs is not None:
+            return Sample(id=content_hash(inputs)[:16], inputs=inputs, split="reflect")
+        for sample in self._harness.task.samples:
+            if sample.id == state.get("sample_id"):
+                return sample
+        raise UsageError("give the graph 'inputs', or the 'sample_id' of one of the task's samples")
+
+    def _head(self) -> PromptVersion:
+        task = self._harness.task
+        try:
+            return self._harness.store.head(task.prompt.name)
+        except NotFoundError:
+            return self._harness.store.adopt_template(task.prompt.name, task.template, by="task file")[0]

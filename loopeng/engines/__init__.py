@@ -1,0 +1,64 @@
+"""Text engines: the speculative core, a scripted one for tests and docs, and any callable of the user's.
+
+Nothing heavy is imported here: each kind loads its room when it is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from loopeng.engines.awaiting import finish
+from loopeng.engines.bare import CallableEngine, as_engine
+from loopeng.engines.bound import MeteredEngine
+from loopeng.engines.lazy import LazyEngine
+from loopeng.engines.refusal import RequestRefusedError
+from loopeng.errors import TaskError
+from loopeng.ports import TextEngine
+from loopeng.schema.task import EngineSpec
+
+__all__ = [
+    "CallableEngine",
+    "LazyEngine",
+    "MeteredEngine",
+    "RequestRefusedError",
+    "as_engine",
+    "build_engine",
+    "engine_from_reference",
+    "finish",
+]
+
+
+def build_engine(spec: EngineSpec, base_dir: Path | None = None) -> TextEngine:
+    """Make the engine a task names; scripts are found relative to ``base_dir``.
+
+    Raises TaskError where the script is missing or wrong, EngineError where the model cannot be loaded.
+    """
+    return _BUILDERS[spec.kind](spec, base_dir)
+
+
+def engine_from_reference(reference: str, base_dir: Path | None = None) -> TextEngine:
+    """Make the engine again that ``describe().reference`` names, in another process too. Raises as build_engine."""
+    try:
+        spec = EngineSpec.model_validate_json(reference)
+    except ValueError as error:
+        raise TaskError(f"{reference!r} is not an engine reference: {error}") from error
+    return build_engine(spec, base_dir)
+
+
+def _build_specdec(spec: EngineSpec, base_dir: Path | None) -> TextEngine:
+    from loopeng.engines.specdec import SpecDecEngine
+
+    return SpecDecEngine.from_spec(spec, base_dir)
+
+
+def _build_scripted(spec: EngineSpec, base_dir: Path | None) -> TextEngine:
+    from loopeng.engines.scripted import ScriptedEngine
+
+    return ScriptedEngine.from_spec(spec, base_dir)
+
+
+_BUILDERS: dict[str, Callable[[EngineSpec, Path | None], TextEngine]] = {
+    "specdec": _build_specdec,
+    "scripted": _build_scripted,
+}

@@ -1,0 +1,93 @@
+"""Errors of the loop. Each leaf changes what the caller should do; ``exit_code`` is what the command line returns.
+
+LoopError (1)
+├── TaskError (2)                 the task file or its data is wrong: file, line, what, suggestion
+├── UsageError (2)                a command or call was used wrongly
+│   └── NotFoundError (2)             no such run, prompt, proposal, pattern: lists what there is
+├── ConflictError (7)             somebody or something was faster: look again and decide anew
+│   ├── AlreadyDecidedError           the revision has a decision
+│   ├── StaleProposalError            the prompt's head moved since the proposal was made
+│   └── RevisionMismatchError         the text hash or revision named is not the one pending
+├── BudgetStop (5)                a limit of the task was reached: saved, resume to go on
+├── EngineError (4)               the engine or agent broke (infrastructure): retried, then an attempt in error
+└── StoreError (1)                the database cannot be used (newer schema, not a database, locked for too long)
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadyDecidedError",
+    "BudgetStop",
+    "ConflictError",
+    "EngineError",
+    "LoopError",
+    "NotFoundError",
+    "RevisionMismatchError",
+    "StaleProposalError",
+    "StoreError",
+    "TaskError",
+    "UsageError",
+]
+
+
+class LoopError(Exception):
+    """Root of every error this package raises on purpose."""
+
+    exit_code = 1
+
+
+class TaskError(LoopError):
+    """A mistake in a task file or its data, with the place it stands at."""
+
+    exit_code = 2
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, suggestion: str | None = None
+    ) -> None:
+        self.message, self.file, self.line, self.suggestion = message, file, line, suggestion
+        place = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
+        super().__init__(f"{place}{message}" + (f" ({suggestion})" if suggestion else ""))
+
+
+class UsageError(LoopError):
+    """A command or a call was used wrongly."""
+
+    exit_code = 2
+
+
+class NotFoundError(UsageError):
+    """There is no such thing in this database."""
+
+
+class ConflictError(LoopError):
+    """The state moved between looking and acting."""
+
+    exit_code = 7
+
+
+class AlreadyDecidedError(ConflictError):
+    """This revision has a decision already."""
+
+
+class StaleProposalError(ConflictError):
+    """The prompt's head is no longer the version the proposal was made for."""
+
+
+class RevisionMismatchError(ConflictError):
+    """The decision names another revision or text than the one pending."""
+
+
+class BudgetStop(LoopError):
+    """A limit was reached; everything so far is saved."""
+
+    exit_code = 5
+
+
+class EngineError(LoopError):
+    """The engine or the agent broke; says nothing about the model's answer."""
+
+    exit_code = 4
+
+
+class StoreError(LoopError):
+    """The database cannot be used."""

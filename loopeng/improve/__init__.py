@@ -1,0 +1,19 @@
+"""The improvement loop: failure patterns become a proposal, a gate counts what it would change, a person decides.
+
+LangGraph is imported only in ``graph`` and ``nodes``, when a proposal is moved.
+"""
+
+from loopeng.improve.cycle import LeaseHeldError, advance, propose, recover
+from loopeng.improve.gate import NO_EVIDENCE
+from loopeng.improve.reflect import REFLECTORS, HintsReflector, build_reflector
+
+__all__ = [
+    "NO_EVIDENCE",
+    "REFLECTORS",
+    "HintsReflector",
+    "LeaseHeldError",
+    "advance",
+    "build_reflector",
+    "propose",
+    "recover",
+]

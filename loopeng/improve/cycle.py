@@ -1,0 +1,188 @@
+"""Starting, waking and recovering proposals: whatever runs the IMPROVE graph goes through here, under a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from loopeng.attempt.events import ProgressEvent, ProposalMoved
+from loopeng.attempt.harness import Harness, ignore_event
+from loopeng.errors import ConflictError, LoopError, UsageError
+from loopeng.improve.reflect import build_reflector
+from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers
+from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task, utc_now
+from loopeng.schema.task import BudgetSpec, parse_duration
+from loopeng.store import LoopStore, hold_lease
+
+__all__ = ["LeaseHeldError", "advance", "checkpoints_path", "propose", "recover"]
+
+_UNFINISHED = ("drafting", "testing")
+
+
+class LeaseHeldError(ConflictError):
+    """Another process is at work on the proposal. It, or the next command, acts on what is decided meanwhile."""
+
+
+def propose(harness: Harness, *, pattern_ids: Sequence[str] | None = None) -> list[Proposal]:
+    """Start a proposal for every trigger and bring each to the queue, or as far as it gets.
+
+    Explicit ``pattern_ids`` are one proposal, whatever the thresholds. Raises UsageError for patterns that cannot be
+    proposed together or a reflector that cannot be built or breaks, ConflictError when a named pattern has an open
+    proposal. What was started before an error is kept, and ``recover`` takes it up.
+    """
+    store, task = harness.store, harness.task
+    build_reflector(task.improve.reflector, task.path.parent if task.path else None)
+    base = store.head(task.prompt.name)
+    if pattern_ids is not None:
+        started = [_start(store, task, base, _checked(store, task, pattern_ids))]
+    else:
+        started = _start_triggered(store, task, base)
+    return [_advance_or_look(store, proposal.id, harness) for proposal in started]
+
+
+def advance(
+    store: LoopStore,
+    proposal_id: str,
+    *,
+    harness: Harness | None = None,
+    on_event: Callable[[ProgressEvent], None] | None = None,
+) -> Proposal:
+    """Wake a proposal's thread and let it go as far as it can; the answer is what the database says afterwards.
+
+    ``harness`` is needed only where something is generated, and made from the stored task where it is not given. Raises
+    LeaseHeldError while another process is at work on it.
+    """
+    from loopeng.improve.graph import thread_name, wake  # langgraph is loaded when a proposal moves, not before
+    from loopeng.improve.nodes import ImproveContext
+
+    proposal = store.proposal(proposal_id)
+    tell = on_event or (harness.on_event if harness else ignore_event)
+    context = ImproveContext(
+        store=store,
+        harness_for=lambda it: _harness_for(it, store, harness, tell),
+        limits=_limits(store, proposal, harness),
+        on_event=tell,
+    )
+    while True:
+        with hold_lease(store, thread_name(proposal.id)) as held:
+            if not held:
+                raise LeaseHeldError(f"another process is at work on {proposal.id}; look again in a moment")
+            waits_at = wake(proposal.id, context, checkpoints_path(store))
+        # Whoever decided while we held the lease could not wake the thread: so we look once more after giving it back.
+        if waits_at is None or store.decision(proposal.id, waits_at) is None:
+            return store.proposal(proposal.id)
+
+
+def recover(store: LoopStore, *, harness: Harness | None = None) -> list[Proposal]:
+    """Finish what others left: proposals of the harness's prompt in drafting or testing, decided ones of any prompt.
+
+    A proposal another process works on is skipped. One that breaks keeps its state, with the reason; the rest goes on.
+    """
+    from loopeng.improve.graph import forget_threads
+
+    ended = [proposal.id for proposal in store.proposals() if proposal.state not in OPEN_STATES]
+    forget_threads(checkpoints_path(store), ended)
+    waiting = [*store.proposals(states=["approved"]), *_unwatched(store)]
+    if harness is not None:
+        waiting += store.proposals(prompt_name=harness.task.prompt.name, states=_UNFINISHED)
+    return [_advance_or_note(store, proposal, harness) for proposal in waiting]
+
+
+def checkpoints_path(store: LoopStore) -> Path:
+    """LangGraph's own file, beside the database. It may be deleted at any time."""
+    return store.path.with_name("checkpoints.db")
+
+
+def _start_triggered(store: LoopStore, task: Task, base: PromptVersion) -> list[Proposal]:
+    started = []
+    for trigger in find_triggers(store, task):
+        pattern_ids = _in_task_order(store, task, trigger.pattern_ids)
+        if not _found_nothing(store, base, pattern_ids):
+            try:
+                started.append(_start(store, task, base, pattern_ids))
+            except ConflictError:
+                continue  # another process has started one with a pattern of it
+    return started
+
+
+def _start(store: LoopStore, task: Task, base: PromptVersion, pattern_ids: Sequence[str]) -> Proposal:
+    return store.create_proposal(task=task, base=base, pattern_ids=pattern_ids, expires_at=_expiry(task, utc_now()))
+
+
+def _expiry(task: Task, now: datetime) -> datetime:
+    return now + timedelta(seconds=parse_duration(task.approval.expires))
+
+
+def _in_task_order(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[str]:
+    """By their evaluators' place in the task, so that the same failures always make the same text."""
+    places = {spec.id: place for place, spec in enumerate(task.evaluators)}
+    patterns = [store.pattern(pattern_id) for pattern_id in pattern_ids]
+    patterns.sort(key=lambda it: (places.get(it.evaluator, len(places)), it.evaluator, it.fingerprint))
+    return [pattern.id for pattern in patterns]
+
+
+def _checked(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[str]:
+    patterns = [store.pattern(pattern_id) for pattern_id in dict.fromkeys(pattern_ids)]
+    if not 1 <= len(patterns) <= MAX_PATTERNS:
+        raise UsageError(f"a proposal is about 1 to {MAX_PATTERNS} patterns, not {len(patterns)}")
+    for pattern in patterns:
+        if pattern.prompt_name != task.prompt.name:
+            raise UsageError(f"pattern {pattern.id} is one of prompt {pattern.prompt_name!r}, not {task.prompt.name!r}")
+        if pattern.fault_side != "model":
+            raise UsageError(f"pattern {pattern.id} is the fault of the {pattern.fault_side}: no rule can prevent it")
+    return [pattern.id for pattern in patterns]
+
+
+def _found_nothing(store: LoopStore, base: PromptVersion, pattern_ids: Sequence[str]) -> bool:
+    """Whether these patterns led to nothing under this head before: asking again would only fill the list."""
+    return any(
+        earlier.base_version_id == base.id and set(earlier.pattern_ids) == set(pattern_ids)
+        for earlier in store.proposals(prompt_name=base.prompt_name, states=["archived"])
+    )
+
+
+def _unwatched(store: LoopStore) -> list[Proposal]:
+    """Committed, but cut off before the watch rows."""
+    committed = store.proposals(states=["committed"])
+    names = {proposal.prompt_name for proposal in committed}
+    watched = {watch.proposal_id for name in names for watch in store.watches(name)}
+    return [proposal for proposal in committed if proposal.id not in watched]
+
+
+def _advance_or_look(store: LoopStore, proposal_id: str, harness: Harness | None) -> Proposal:
+    try:
+        return advance(store, proposal_id, harness=harness)
+    except LeaseHeldError:
+        return store.proposal(proposal_id)
+
+
+def _advance_or_note(store: LoopStore, proposal: Proposal, harness: Harness | None) -> Proposal:
+    try:
+        return _advance_or_look(store, proposal.id, harness)
+    except LoopError as error:
+        state = store.proposal(proposal.id).state
+        if state in _UNFINISHED:
+            store.move_proposal(proposal.id, to=state, frm={state}, reason=str(error))
+        if harness is not None:
+            harness.on_event(ProposalMoved(proposal.id, state, str(error)))
+        return store.proposal(proposal.id)
+
+
+def _harness_for(
+    proposal: Proposal, store: LoopStore, given: Harness | None, on_event: Callable[[ProgressEvent], None]
+) -> Harness:
+    """The caller's harness if it is of the proposal's very task, else one made from the task as it was then."""
+    if given is not None and given.task.version_hash == proposal.task_hash:
+        return replace(given, on_event=on_event)
+    task = store.task(proposal.task_hash)
+    engine = given.engine if given is not None and given.task.engine == task.engine else None
+    return Harness.build(store, task, engine=engine, on_event=on_event)
+
+
+def _limits(store: LoopStore, proposal: Proposal, given: Harness | None) -> BudgetSpec:
+    """The caller's ``improve.limits``: raising them in the task file lets a stopped proposal go on."""
+    if given is not None and given.task.name == proposal.task_name:
+        return given.task.improve.limits
+    return store.task(proposal.task_hash).improve.limits

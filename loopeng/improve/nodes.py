@@ -1,0 +1,184 @@
+"""The stations of the IMPROVE circle. Each reads the database, does one thing under a natural key, and says whether to
+go on.
+
+Running a node twice changes nothing, so a process may be killed in any of them. The graph's state holds ids and small
+values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypedDict
+
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+
+from loopeng.attempt.events import ProgressEvent, ProposalMoved
+from loopeng.attempt.harness import Harness
+from loopeng.errors import BudgetStop
+from loopeng.improve.drafting import draft, repeat_revision, revision_candidate
+from loopeng.improve.gate import Trial, TrialSplit, compare
+from loopeng.improve.guards import inspect_rules
+from loopeng.improve.watching import watch_rows
+from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal
+from loopeng.schema.improvement import ProposalState
+from loopeng.schema.task import BudgetSpec
+from loopeng.store import LoopStore
+
+__all__ = [
+    "STATION_OF_STATE",
+    "ImproveContext",
+    "ImproveState",
+    "await_decision",
+    "commit",
+    "gate",
+    "guards",
+    "holdout",
+    "publish",
+    "reflect",
+    "route",
+    "start",
+    "watch",
+]
+
+STATION_OF_STATE: dict[str, str] = {
+    "drafting": "reflect",
+    "testing": "guards",
+    **dict.fromkeys(DECIDABLE_STATES, "AWAIT"),
+    "approved": "commit",
+    "committed": "watch",
+}
+
+
+class ImproveState(TypedDict, total=False):
+    """What a checkpoint holds."""
+
+    proposal_id: str
+    going: bool  # whether the last station leads to the next one
+
+
+@dataclass(frozen=True)
+class ImproveContext:
+    """What the nodes work with; never in a checkpoint."""
+
+    store: LoopStore
+    harness_for: Callable[[Proposal], Harness]  # called only by stations that generate
+    limits: BudgetSpec
+    on_event: Callable[[ProgressEvent], None]
+
+    def move(
+        self, proposal: Proposal, to: ProposalState, frm: Collection[ProposalState], reason: str | None = None
+    ) -> bool:
+        """Compare and swap the state, and tell. False when somebody else has moved the proposal."""
+        if not self.store.move_proposal(proposal.id, to=to, frm=frm, reason=reason):
+            return False
+        self.on_event(ProposalMoved(proposal.id, to, reason))
+        return True
+
+
+def route(state: ImproveState) -> ImproveState:
+    """Where every call begins, whatever the checkpoint says: see ``start``."""
+    return {}
+
+
+def start(state: ImproveState, runtime: Runtime[ImproveContext]) -> str:
+    """The station that the proposal's state in the database asks for."""
+    return STATION_OF_STATE.get(_proposal(state, runtime).state, END)
+
+
+def reflect(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Ask the reflector and keep its change as revision 1; nothing to change ends the proposal."""
+    context, proposal = runtime.context, _proposal(state, runtime)
+    if proposal.revision == 0:
+        change = draft(context.store, context.harness_for(proposal), proposal)
+        if change is None:
+            reason = "nothing to propose: every remedy is among the rules already, or the patterns have none"
+            context.move(proposal, "archived", {"drafting"}, reason)
+            return _going(False)
+    return _going(context.move(proposal, "testing", {"drafting"}))
+
+
+def guards(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Refuse a bad revision before any compute is spent on it."""
+    context, proposal = runtime.context, _proposal(state, runtime)
+    findings = inspect_rules(revision_candidate(context.store, proposal))
+    if findings:
+        context.move(proposal, "archived", {"testing"}, "; ".join(f"{each.guard}: {each.reason}" for each in findings))
+    return _going(not findings)
+
+
+def gate(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Count both arms on the gate split. A test that could not be finished leaves the proposal in testing."""
+    context, proposal = runtime.context, _proposal(state, runtime)
+    earlier = context.store.gate_report(proposal.id, proposal.revision, "gate")
+    if earlier is not None and earlier.verdict == "error":
+        proposal = repeat_revision(context.store, proposal)
+    report = _trial(context, proposal, "gate")
+    if report is not None and report.verdict == "error":
+        context.move(proposal, "testing", {"testing"}, report.note)
+    return _going(report is not None and report.verdict != "error")
+
+
+def holdout(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Count both arms once on samples that nothing was chosen by; shown to the person, never part of the verdict."""
+    context, proposal = runtime.context, _proposal(state, runtime)
+    gated = context.store.gate_report(proposal.id, proposal.revision, "gate")
+    if gated is not None and gated.verdict == "not_replayable":
+        return _going(True)
+    return _going(_trial(context, proposal, "holdout") is not None)
+
+
+def publish(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Put the proposal into the queue."""
+    return _going(runtime.context.move(_proposal(state, runtime), "pending", {"testing"}))
+
+
+def await_decision(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Wait for a person. What the graph is resumed with is ignored: ``route`` reads the decision from the database."""
+    proposal = _proposal(state, runtime)
+    if proposal.decidable and runtime.context.store.decision(proposal.id, proposal.revision) is None:
+        interrupt({"proposal_id": proposal.id, "revision": proposal.revision})
+    return {}
+
+
+def commit(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Move the prompt's head to the approved text, or find that the head has moved meanwhile."""
+    context = runtime.context
+    version = context.store.commit_proposal(state["proposal_id"])
+    proposal = _proposal(state, runtime)
+    context.on_event(ProposalMoved(proposal.id, proposal.state, proposal.state_reason))
+    return _going(version is not None)
+
+
+def watch(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """Note what to look at from now on: one row for each pattern the proposal is meant to stop."""
+    store, proposal = runtime.context.store, _proposal(state, runtime)
+    for row in watch_rows(store, proposal):
+        store.save_watch(row)
+    return _going(False)
+
+
+def _trial(context: ImproveContext, proposal: Proposal, split: TrialSplit) -> GateReport | None:
+    """The report of the current revision on a split; None when a limit was reached or the proposal moved away."""
+    store = context.store
+    if proposal.state != "testing":
+        return None
+    done = store.gate_report(proposal.id, proposal.revision, split)
+    if done is not None:
+        return done
+    trial = Trial(proposal, store.revision(proposal.id), store.prompt_version(proposal.base_version_id), split)
+    try:
+        return store.save_gate_report(compare(context.harness_for(proposal), trial, context.limits))
+    except BudgetStop as stop:
+        context.move(proposal, "testing", {"testing"}, f"budget: {stop}")
+        return None
+
+
+def _proposal(state: ImproveState, runtime: Runtime[ImproveContext]) -> Proposal:
+    return runtime.context.store.proposal(state["proposal_id"])
+
+
+def _going(on: bool) -> ImproveState:
+    return {"going": on}

@@ -1,0 +1,93 @@
+"""Which mistakes come back often enough to propose a change of the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from loopeng.errors import NotFoundError
+from loopeng.schema import OPEN_STATES, FailurePattern, Task
+from loopeng.store import LoopStore
+
+__all__ = ["MAX_PATTERNS", "Trigger", "find_triggers"]
+
+MAX_PATTERNS = 3  # of one proposal
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """Patterns for one proposal, the most frequent first, and why."""
+
+    pattern_ids: tuple[str, ...]
+    reason: str
+
+
+def find_triggers(store: LoopStore, task: Task) -> list[Trigger]:
+    """Frequent patterns under the current head; those that fail together in one trigger.
+
+    Frequent: ``improve.min_occurrences`` over ``improve.min_samples`` samples. Never a muted pattern, one that an open
+    proposal is about, or one that is not the model's fault. Empty where the prompt is not in the database yet.
+    """
+    try:
+        head = store.head(task.prompt.name)
+    except NotFoundError:
+        return []
+    taken = {
+        pattern_id
+        for proposal in store.proposals(prompt_name=task.prompt.name, states=OPEN_STATES)
+        for pattern_id in proposal.pattern_ids
+    }
+    frequent = [pattern for pattern in store.patterns(task.prompt.name) if _is_frequent(pattern, task, taken)]
+    frequent.sort(key=lambda pattern: (-pattern.num_samples, -pattern.num_occurrences, pattern.id))
+    samples = _samples_by_pattern(store.failing_samples(head.id))
+    return [_trigger(group, samples) for group in _groups(frequent, samples)]
+
+
+def _is_frequent(pattern: FailurePattern, task: Task, taken: Collection[str]) -> bool:
+    return (
+        pattern.num_occurrences >= task.improve.min_occurrences
+        and pattern.num_samples >= task.improve.min_samples
+        and pattern.state != "muted"
+        and pattern.fault_side == "model"
+        and pattern.id not in taken
+    )
+
+
+def _samples_by_pattern(failing: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+    patterns = {pattern_id for pattern_ids in failing.values() for pattern_id in pattern_ids}
+    return {
+        pattern_id: frozenset(sample_id for sample_id, seen in failing.items() if pattern_id in seen)
+        for pattern_id in patterns
+    }
+
+
+def _groups(
+    frequent: Sequence[FailurePattern], samples: Mapping[str, frozenset[str]]
+) -> list[tuple[FailurePattern, ...]]:
+    """Greedily: each pattern joins the first group it co-occurs with, else opens its own."""
+    groups: list[list[FailurePattern]] = []
+    for pattern in frequent:
+        for group in groups:
+            if len(group) < MAX_PATTERNS and _co_occur([*group, pattern], samples):
+                group.append(pattern)
+                break
+        else:
+            groups.append([pattern])
+    return [tuple(group) for group in groups]
+
+
+def _co_occur(patterns: Sequence[FailurePattern], samples: Mapping[str, frozenset[str]]) -> bool:
+    """At least half of the samples that show any of them show them all."""
+    shown = [samples[pattern.id] for pattern in patterns]
+    together, any_of_them = frozenset.intersection(*shown), frozenset.union(*shown)
+    return 2 * len(together) >= len(any_of_them)
+
+
+def _trigger(group: Sequence[FailurePattern], samples: Mapping[str, frozenset[str]]) -> Trigger:
+    counts = [
+        f"{pattern.evaluator}: {pattern.category} {pattern.num_occurrences} times on {pattern.num_samples} samples"
+        for pattern in group
+    ]
+    together = len(frozenset.intersection(*(samples[pattern.id] for pattern in group)))
+    suffix = f" (together on {together})" if len(group) > 1 else ""
+    return Trigger(tuple(pattern.id for pattern in group), "; ".join(counts) + suffix)

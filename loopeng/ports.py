@@ -1,0 +1,172 @@
+"""The seams: what a user may replace. Each is a Protocol of one or two methods, and an implementation ships."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from loopeng.schema import (
+    Attempt,
+    EvalResult,
+    FailurePattern,
+    Message,
+    Noun,
+    PromptVersion,
+    RuleOperation,
+    Sample,
+    Usage,
+)
+
+__all__ = [
+    "Agent",
+    "AgentContext",
+    "AgentResult",
+    "BoundEngine",
+    "EngineInfo",
+    "EvaluationContext",
+    "Evaluator",
+    "GenerateFunction",
+    "ProposedChange",
+    "ReflectionContext",
+    "Reflector",
+    "TextEngine",
+    "TextReply",
+    "TextRequest",
+]
+
+
+class TextRequest(Noun):
+    """One generation. The text never depends on ``reference_texts``; drafts may follow them."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+    reference_texts: tuple[str, ...] = ()
+
+
+class TextReply(Noun):
+    """What an engine answers."""
+
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    finish_reason: str | None = None
+    usage: Usage = Usage()
+    latency_s: float = 0.0
+    fingerprint: str | None = None
+
+
+class EngineInfo(Noun):
+    """What an engine says of itself. ``deterministic``: same request and seed, same text."""
+
+    kind: str
+    model: str | None = None
+    deterministic: bool = False
+    fingerprint: str | None = None
+    reference: str | None = Field(None, description="How another process makes it; None for a live object.")
+    details: dict[str, Any] = {}
+
+
+@runtime_checkable
+class TextEngine(Protocol):
+    """Turns a conversation into text. Raises EngineError on infrastructure failures, never on bad answers."""
+
+    def generate(self, request: TextRequest) -> TextReply: ...
+
+    def describe(self) -> EngineInfo: ...
+
+
+GenerateFunction = Callable[[Sequence[Mapping[str, str]], Mapping[str, Any]], str | Awaitable[str]]
+"""A bare callable as engine: (messages, params) -> text, sync or async. Counts as non-deterministic."""
+
+
+class BoundEngine(Protocol):
+    """An engine as an agent sees it: sampling, seed and reference texts are set already; usage is counted."""
+
+    def generate(self, messages: Sequence[Message] | str, **overrides: Any) -> TextReply: ...
+
+
+@dataclass(frozen=True)
+class AgentContext:
+    """Everything one attempt may look at. ``messages`` is the conversation the retry policy prepared."""
+
+    instructions: str  # the head prompt, rendered with input
+    input: Mapping[str, Any]
+    messages: tuple[Message, ...]
+    engine: BoundEngine
+    feedback: str | None = None  # what the evaluators said of the last attempt, redacted
+    earlier_outputs: tuple[str, ...] = ()
+    attempt_index: int = 0
+    seed: int = 0
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """What an agent returns; a bare string stands for ``AgentResult(text=...)``."""
+
+    text: str
+    trajectory: Any = None
+    usage: Usage = field(default_factory=Usage)
+    token_ids: tuple[int, ...] | None = None
+    finish_reason: str | None = None
+    fingerprint: str | None = None
+
+
+class Agent(Protocol):
+    """What runs inside an attempt. May be async."""
+
+    def __call__(self, context: AgentContext) -> str | AgentResult | Awaitable[str | AgentResult]: ...
+
+
+@dataclass(frozen=True)
+class EvaluationContext:
+    """What an evaluator may use besides the sample and the attempt."""
+
+    engine: TextEngine | None = None
+    earlier_attempts: tuple[Attempt, ...] = ()
+
+
+@runtime_checkable
+class Evaluator(Protocol):
+    """Scores one attempt. A failure carries a category of the evaluator's closed set; raising is an error."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def categories(self) -> frozenset[str]: ...
+
+    def evaluate(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> EvalResult: ...
+
+
+@dataclass(frozen=True)
+class ReflectionContext:
+    """What a reflector may see: patterns, redacted failing examples of the reflect split, the head, refusals."""
+
+    prompt: PromptVersion
+    patterns: tuple[FailurePattern, ...]
+    examples: tuple[tuple[Sample, Attempt], ...] = ()
+    rejected: tuple[tuple[tuple[RuleOperation, ...], str], ...] = ()  # earlier operations with the person's reason
+    engine: TextEngine | None = None
+
+
+class ProposedChange(Noun):
+    """A reflector's answer: operations on the rules, and why."""
+
+    operations: tuple[RuleOperation, ...]
+    rationale: str
+    pattern_ids: tuple[str, ...] = ()
+
+
+class Reflector(Protocol):
+    """Turns failure patterns into changes of the rules; an empty answer means there is nothing worth proposing."""
+
+    def propose(self, context: ReflectionContext) -> Sequence[ProposedChange]: ...

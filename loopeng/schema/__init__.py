@@ -1,0 +1,61 @@
+"""The nouns of the loop, all frozen.
+
+**task** one task.yaml · **sample** one input · **run** one pass over samples (kind: suite, live, reproduce, gate,
+holdout) · **attempt** one generation for a sample · **evaluator** gives an **EvalResult** · **failure pattern** a
+mistake that comes back, known by its fingerprint · **occurrence** one sample of one run that showed it · **rule** one
+learned instruction · **prompt version** immutable template plus rules · **head** the version in use · **proposal** a
+change with **revisions** · **gate report** its paired evidence · **decision** a person's word · **commit** moves the
+head to the new version · **rollback** moves it back · **watch** looks whether the failure stays away.
+"""
+
+from loopeng.schema.attempts import Attempt, EvalResult, Message, Run, SampleResult, Usage
+from loopeng.schema.base import FaultSide, Noun, Split, content_hash, utc_now
+from loopeng.schema.improvement import (
+    DECIDABLE_STATES,
+    OPEN_STATES,
+    ArmCount,
+    Decision,
+    FailurePattern,
+    GateReport,
+    GuardFinding,
+    PairedCount,
+    PromptVersion,
+    Proposal,
+    Revision,
+    Rule,
+    RuleOperation,
+    Watch,
+)
+from loopeng.schema.task import EvaluatorSpec, Sample, Task, TaskFile
+
+__all__ = [
+    "DECIDABLE_STATES",
+    "OPEN_STATES",
+    "ArmCount",
+    "Attempt",
+    "Decision",
+    "EvalResult",
+    "EvaluatorSpec",
+    "FailurePattern",
+    "FaultSide",
+    "GateReport",
+    "GuardFinding",
+    "Message",
+    "Noun",
+    "PairedCount",
+    "PromptVersion",
+    "Proposal",
+    "Revision",
+    "Rule",
+    "RuleOperation",
+    "Run",
+    "Sample",
+    "SampleResult",
+    "Split",
+    "Task",
+    "TaskFile",
+    "Usage",
+    "Watch",
+    "content_hash",
+    "utc_now",
+]

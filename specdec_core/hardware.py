@@ -1,0 +1,142 @@
+"""Which numerics a machine gets: a fixed table by device kind, instruction set and dtype. Timings never choose.
+
+The measurements behind the rows were made once, by hand; every row carries its reason.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from specdec_core.errors import ModelLoadError, RequestError
+from specdec_core.models.base import Exactness, Geometry
+
+__all__ = ["HARDWARE_TABLE", "HardwareRow", "Numerics", "choose_device", "choose_numerics", "instruction_set"]
+
+_DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareRow:
+    """One row; ``"*"`` matches anything. The first row that matches counts."""
+
+    device_kind: str  # "cpu", "cuda"
+    instruction_set: str  # of instruction_set(), for CPUs
+    dtype: str
+    width: int  # rows of a decode pass
+    exactness: Exactness  # the default; the self-test may still lower it
+    packed: bool  # weights in oneDNN's layout
+    reason: str
+
+
+HARDWARE_TABLE = (
+    HardwareRow("cuda", "*", "bfloat16", 16, "bitwise", False, "tensor cores: 16 rows cost what one does"),
+    HardwareRow("cpu", "amx_bf16", "bfloat16", 16, "bitwise", True, "AMX tiles hold 16 rows"),
+    HardwareRow("cpu", "*", "float32", 8, "law", True, "8 rows"),
+    HardwareRow("*", "*", "*", 16, "law", False, "no measurement for this combination: only the law is promised"),
+)
+_DEFAULT_DTYPES = {("cuda", "*"): "bfloat16", ("cpu", "amx_bf16"): "bfloat16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """What was chosen, and why."""
+
+    dtype: torch.dtype
+    geometry: Geometry
+    packed: bool
+    hardware: str  # "cpu:avx512_bf16", "cuda:NVIDIA H200"
+    reasons: tuple[str, ...]
+
+
+def choose_device(device: str) -> torch.device:
+    """"auto" is CUDA where there is one, else the CPU. Raises ModelLoadError for a device that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise ModelLoadError(f"device {device!r} is not known; use 'auto', 'cpu', 'cuda' or 'cuda:0'") from error
+    if chosen.type not in ("cpu", "cuda"):
+        raise ModelLoadError(f"device {device!r} is not supported; use 'auto', 'cpu' or 'cuda'")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise ModelLoadError(f"device {device!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices")
+    return chosen
+
+
+@cache
+def instruction_set() -> str:
+    """The widest CPU instruction set that matters: amx_bf16, avx512_bf16, avx512, avx2, or the machine's name."""
+    flags = _cpu_flags()
+    for name, needed in (
+        ("amx_bf16", {"amx_bf16", "amx_tile"}),
+        ("avx512_bf16", {"avx512_bf16"}),
+        ("avx512", {"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
+        ("avx2", {"avx2"}),
+    ):
+        if needed <= flags:
+            return name
+    return platform.machine().lower() or "unknown"
+
+
+def choose_numerics(
+    device: torch.device, *, dtype: str = "auto", exactness: Exactness | None = None, width: int | None = None
+) -> Numerics:
+    """Numerics for a device: the table's row, changed only by what was asked for.
+
+    Args:
+        device: CPU or CUDA.
+        dtype: "auto" or one of float64, float32, bfloat16, float16.
+        exactness: None takes the row's default.
+        width: Rows of a decode pass; None takes the row's.
+
+    Raises:
+        RequestError: an unknown dtype or exactness, or a width below 1.
+    """
+    isa = instruction_set() if device.type == "cpu" else "*"
+    reasons = []
+    if dtype == "auto":
+        dtype = _DEFAULT_DTYPES.get((device.type, isa), "float32")
+        reasons.append(f"dtype {dtype}: default for {device.type}" + (f" with {isa}" if isa != "*" else ""))
+    if dtype not in _DTYPES:
+        raise RequestError(f"dtype {dtype!r} is not known; use 'auto' or one of {', '.join(_DTYPES)}")
+    if exactness not in (None, "bitwise", "law"):
+        raise RequestError(f"exactness {exactness!r} is not known; use 'bitwise' or 'law'")
+    if width is not None and width < 1:
+        raise RequestError(f"width must be at least 1, got {width!r}")
+    row = _find_row(device.type, isa, dtype)
+    geometry = Geometry(exactness or row.exactness, width or row.width)
+    reasons.append(f"exactness {geometry.exactness}: " + ("as asked" if exactness else row.reason))
+    reasons.append(f"width {geometry.width}: " + ("as asked" if width else row.reason))
+    name = isa if device.type == "cpu" else torch.cuda.get_device_name(device)
+    hardware = f"{device.type}:{name}" + ("+packed" if row.packed else "")
+    return Numerics(_DTYPES[dtype], geometry, row.packed, hardware, tuple(reasons))
+
+
+def _find_row(device_kind: str, isa: str, dtype: str) -> HardwareRow:
+    for row in HARDWARE_TABLE:
+        if row.device_kind in ("*", device_kind) and row.instruction_set in ("*", isa) and row.dtype in ("*", dtype):
+            return row
+    raise AssertionError("the last row matches everything")
+
+
+def _cpu_flags() -> set[str]:
+    """Flags of /proc/cpuinfo; elsewhere what torch tells, in the same words."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(("flags", "Features")):
+                return set(line.partition(":")[2].split())
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability == "AVX512":
+        return {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx2"}
+    return {"avx2"} if capability == "AVX2" else set()

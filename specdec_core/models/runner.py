@@ -1,0 +1,162 @@
+"""A Llama-family target: network, static cache and pass geometry behind the TargetModel protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from specdec_core.errors import ContextOverflowError, ModelLoadError, RequestError, VocabularyMismatchError
+from specdec_core.kv_cache import StaticKVCache
+from specdec_core.models.base import Geometry, round_up
+from specdec_core.models.llama import LlamaConfig, LlamaNetwork
+
+__all__ = ["LlamaTarget", "target_from_config"]
+
+_PADDING_ID = 0  # any valid id: padded rows come last, so no token ever sees them
+
+
+class LlamaTarget:
+    """One sequence through a :class:`LlamaNetwork`. See :class:`specdec_core.models.base.TargetModel`.
+
+    Logits come in the network's dtype and are inference tensors: outside ``torch.inference_mode`` they may be read
+    and computed with, not changed in place. ``num_passes`` and ``num_pass_rows`` count since construction.
+    """
+
+    def __init__(self, network: LlamaNetwork, cache: StaticKVCache, geometry: Geometry, context_length: int) -> None:
+        self.network = network
+        self.cache = cache
+        self.num_passes = 0
+        self.num_pass_rows = 0
+        self._geometry = geometry
+        self._context_length = context_length
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding; every id below is accepted."""
+        return self.network.config.vocab_size
+
+    @property
+    def context_length(self) -> int:
+        """The most tokens, prompt and output together."""
+        return self._context_length
+
+    @property
+    def geometry(self) -> Geometry:
+        """The shape of every pass."""
+        return self._geometry
+
+    @property
+    def cache_length(self) -> int:
+        """Tokens whose keys and values are valid."""
+        return self.cache.length
+
+    @torch.inference_mode()
+    def prefill(self, token_ids: Sequence[int]) -> Tensor:
+        """Start a new sequence and read ``token_ids``; the logits after the last, [vocab].
+
+        Raises:
+            RequestError: no tokens.
+            ContextOverflowError: no room for one new token behind them.
+            VocabularyMismatchError: an id outside the vocabulary.
+        """
+        self._check_ids(token_ids)
+        if len(token_ids) >= self._context_length:
+            raise ContextOverflowError(
+                f"the prompt has {len(token_ids)} tokens and leaves no room for a new one in a context of"
+                f" {self._context_length}"
+            )
+        self.cache.rollback(0)
+        chunk = self._geometry.chunk
+        for start in range(0, len(token_ids), chunk):
+            chunk_ids = token_ids[start : start + chunk]
+            hidden = self._run_pass(chunk_ids, self._geometry.num_prefill_rows(len(chunk_ids)))
+        last_row = hidden.narrow(0, len(chunk_ids) - 1, 1)  # always a one-row head: its geometry is fixed too
+        return self.network.logits(last_row)[0]
+
+    @torch.inference_mode()
+    def decode(self, token_ids: Sequence[int]) -> Tensor:
+        """One pass over the next 1 to ``geometry.width`` tokens; the logits after each, [num_tokens, vocab].
+
+        Raises:
+            RequestError: no tokens, or more than the width.
+            ContextOverflowError: the tokens do not fit the context.
+            VocabularyMismatchError: an id outside the vocabulary.
+        """
+        self._check_ids(token_ids)
+        num_tokens = len(token_ids)
+        if num_tokens > self._geometry.width:
+            raise RequestError(f"a decode pass holds at most {self._geometry.width} tokens, got {num_tokens}")
+        if self.cache.length + num_tokens > self._context_length:
+            raise ContextOverflowError(
+                f"{self.cache.length} tokens and {num_tokens} more exceed the context of {self._context_length}"
+            )
+        hidden = self._run_pass(token_ids, self._geometry.num_decode_rows(num_tokens))
+        return self.network.logits(hidden)[:num_tokens]
+
+    def rollback(self, length: int) -> None:
+        """Keep the first ``length`` tokens. Raises CacheRollbackError outside 0..cache_length."""
+        self.cache.rollback(length)
+
+    def _run_pass(self, token_ids: Sequence[int], num_rows: int) -> Tensor:
+        """Pad to ``num_rows``, run, move the pointer over the real tokens; hidden states [num_rows, hidden]."""
+        start, num_tokens = self.cache.length, len(token_ids)
+        padded_ids = [*token_ids, *[_PADDING_ID] * (num_rows - num_tokens)]
+        row_ids = torch.tensor(padded_ids, dtype=torch.int64, device=self.network.device)
+        extent = round_up(start + num_rows, self._geometry.kv_block)
+        hidden = self.network.forward(row_ids, start, extent, self.cache)
+        self.cache.advance(num_tokens)
+        self.num_passes += 1
+        self.num_pass_rows += num_rows
+        return hidden
+
+    def _check_ids(self, token_ids: Sequence[int]) -> None:
+        if not len(token_ids):
+            raise RequestError("a pass needs at least one token")
+        lowest, highest = min(token_ids), max(token_ids)
+        if lowest < 0 or highest >= self.vocab_size:
+            culprit = lowest if lowest < 0 else highest
+            raise VocabularyMismatchError(f"token id {culprit!r} is outside the vocabulary of {self.vocab_size}")
+
+
+def target_from_config(
+    config: LlamaConfig,
+    tensors: Mapping[str, Tensor],
+    geometry: Geometry,
+    *,
+    context_length: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    packed: bool = False,
+) -> LlamaTarget:
+    """Build a target out of a config and a state dict, without files.
+
+    Args:
+        config: The network's facts.
+        tensors: Name -> tensor, safetensors names.
+        geometry: The shape of every pass.
+        context_length: The most tokens, prompt and output together.
+        device: Where weights and cache live.
+        dtype: Of weights, cache and logits.
+        packed: Store weights in oneDNN's layout (CPU, float32 or bfloat16).
+
+    Raises:
+        ModelLoadError: tensors do not fit the config, or the context reaches into a sliding window.
+    """
+    if config.sliding_window is not None and context_length > config.sliding_window:
+        raise ModelLoadError(
+            f"sliding-window attention is not supported: the window is {config.sliding_window} tokens, so ask for"
+            f" context_length <= {config.sliding_window} (asked: {context_length})"
+        )
+    device = torch.device(device)
+    num_slots = geometry.num_slots(context_length)
+    max_rows = max(geometry.width, geometry.chunk)
+    with torch.inference_mode():
+        network = LlamaNetwork(
+            config, tensors, num_slots=num_slots, max_rows=max_rows, device=device, dtype=dtype, packed=packed
+        )
+        cache = StaticKVCache(
+            config.num_layers, config.num_kv_heads, num_slots, config.head_dim, dtype=dtype, device=device
+        )
+    return LlamaTarget(network, cache, geometry, context_length)

@@ -1,0 +1,138 @@
+"""The adapter to specdec_core, over an engine whose model is a table: nothing of the adapter is replaced."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopeng.engines import RequestRefusedError, build_engine, engine_from_reference
+from loopeng.engines.specdec import SpecDecEngine, list_models
+from loopeng.errors import EngineError
+from loopeng.ports import TextEngine, TextRequest
+from loopeng.schema import Message
+from loopeng.schema.task import EngineSpec
+from specdec_core.engine import Engine
+from specdec_core.metrics import NumericsFingerprint
+from specdec_core.models.table import TableModel
+
+VOCAB = 20
+
+
+class LetterTokenizer:
+    """Token i is the i-th letter; the last token ends a text."""
+
+    eos_token_ids = frozenset({VOCAB - 1})
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(char) % VOCAB for char in text]
+
+    def encode_chat(self, messages: Sequence[Any]) -> list[int]:
+        return self.encode("".join(message["role"][0] + message["content"] for message in messages))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return "".join(chr(ord("a") + token_id) for token_id in token_ids)
+
+
+@dataclass
+class LetterModel:
+    target: TableModel
+    tokenizer: LetterTokenizer
+    fingerprint: NumericsFingerprint
+    reasons: tuple[str, ...] = ("a table",)
+    name: str = "letters"
+
+
+def make(drafter: str = "auto") -> SpecDecEngine:
+    fingerprint = NumericsFingerprint("bitwise", 16, 64, 64, "float64", "cpu", 1, "2", "table")
+    model: Any = LetterModel(TableModel.random(VOCAB, seed=3, context_length=128), LetterTokenizer(), fingerprint)
+    return SpecDecEngine(Engine(model, drafter=drafter), reference="{}")
+
+
+def ask(content: str = "hi", **changes: Any) -> TextRequest:
+    return TextRequest(messages=(Message(role="user", content=content),), **({"max_tokens": 40} | changes))
+
+
+def test_text_ids_usage_and_fingerprint_come_through() -> None:
+    engine = make()
+    reply = engine.generate(ask(temperature=1.0, seed=5))
+    info = engine.describe()
+    assert isinstance(engine, TextEngine)
+    assert reply.text and reply.token_ids and reply.finish_reason in ("stop", "length")
+    assert (reply.usage.prompt_tokens, reply.usage.generated_tokens) == (3, len(reply.token_ids))
+    assert reply.usage.decode_passes > 0 and reply.latency_s > 0
+    assert reply.fingerprint == info.fingerprint == engine.engine.model.fingerprint.digest
+    assert (info.kind, info.model, info.deterministic, info.reference) == ("specdec", "letters", True, "{}")
+    assert info.model_dump(mode="json")["details"]["reasons"] == ["a table"]
+
+
+def test_references_change_the_passes_and_never_the_text() -> None:
+    request = ask(temperature=1.0, seed=5, max_tokens=60)
+    engine = make()
+    plain = make("none").generate(request)
+    helped = engine.generate(request.model_copy(update={"reference_texts": (plain.text,)}))
+    assert helped.text == plain.text and helped.usage.decode_passes <= plain.usage.decode_passes
+    assert engine.generate(ask(temperature=1.0, seed=6, max_tokens=60)).text != plain.text
+
+
+def test_every_sampling_parameter_reaches_the_core() -> None:
+    engine = make()
+    whole = engine.generate(ask()).text
+    assert engine.generate(ask(top_k=1, temperature=2.0)).text == whole
+    assert engine.generate(ask(top_p=1e-9, temperature=2.0)).text == whole
+    assert engine.generate(ask(max_tokens=3)).text == whole[:3]
+    assert engine.generate(ask(stop=(whole[2:4],))).text == whole[: whole.index(whole[2:4])]
+    assert engine.generate(ask(repetition_penalty=1.9, max_tokens=60)).text != engine.generate(ask(max_tokens=60)).text
+
+
+def test_a_prompt_that_is_too_long_is_refused_with_words_and_the_engine_stays_usable() -> None:
+    engine = make()
+    with pytest.raises(RequestRefusedError, match="the engine refused the request"):
+        engine.generate(ask("x" * 500))
+    assert issubclass(RequestRefusedError, EngineError)
+    assert engine.generate(ask()).text
+
+
+def test_threads_take_turns() -> None:
+    engine = make()
+    expected, texts = engine.generate(ask()).text, []
+    threads = [threading.Thread(target=lambda: texts.append(engine.generate(ask()).text)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == [expected] * 4
+
+
+def test_a_model_that_cannot_be_loaded_is_an_engine_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for spec in (EngineSpec(model="empty"), EngineSpec(model=str(tmp_path / "no" / "such" / "folder"))):
+        with pytest.raises(EngineError):
+            build_engine(spec, tmp_path)
+    with pytest.raises(EngineError):
+        engine_from_reference(EngineSpec(model=str(tmp_path / "empty")).model_dump_json())
+
+
+def test_models_are_listed_without_loading_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path))
+    (choice,) = list_models()
+    assert (choice.name, choice.kind, choice.path) == ("smollm2-135m", "embedded", None)
+    folder = tmp_path / "models" / "gguf-abc"
+    folder.mkdir(parents=True)
+    (folder / "specdec.json").write_text('{"weight_bytes": {}}')
+    (tmp_path / "models" / "unfinished").mkdir()
+    assert [each.name for each in list_models()] == ["smollm2-135m", str(folder)]
+
+
+def test_neither_listing_models_nor_a_runner_loads_torch() -> None:
+    code = (
+        "import sys, loopeng.runner, loopeng.engines.specdec as e; e.list_models(); "
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from loopeng.attempt.harness import Harness
+from loopeng.errors import TaskError, UsageError
+from loopeng.improve import HintsReflector, build_reflector, propose, recover
+from loopeng.improve.reflect import reflection_context
+from loopeng.ports import ReflectionContext
+from loopeng.schema import FailurePattern, PromptVersion, Proposal, Rule, Task, utc_now
+from loopeng.schema.task import ImproveSpec
+from loopeng.store import LoopStore
+
+
+def pattern(number: int, remedy: str | None) -> FailurePattern:
+    return FailurePattern(
+        id=f"pat-{number}", prompt_name="p", fingerprint=f"v1:{number}", evaluator=f"e{number}", category="c.d",
+        reason="r", remedy=remedy, num_samples=number, created_at=utc_now(),
+    )  # fmt: skip
+
+
+def context(*patterns: FailurePattern, rules: Sequence[str] = ()) -> ReflectionContext:
+    head = PromptVersion(
+        id="ver-1", prompt_name="p", number=1, template="{{ rules }}", text_hash="0" * 64, source="task file",
+        rules=tuple(Rule(id=f"rule-{text}", text=text) for text in rules), created_by="ana", created_at=utc_now(),
+    )  # fmt: skip
+    return ReflectionContext(prompt=head, patterns=patterns)
+
+
+def test_hints_adds_one_rule_per_remedy() -> None:
+    (change,) = HintsReflector().propose(
+        context(pattern(1, "Be brief."), pattern(2, "No lists."), pattern(3, "Be brief."))
+    )
+    assert [(each.op, each.text, each.pattern_ids) for each in change.operations] == [
+        ("add", "Be brief.", ("pat-1", "pat-3")),
+        ("add", "No lists.", ("pat-2",)),
+    ]
+    assert "e2 (c.d) failed on 2 samples" in change.rationale
+
+
+def test_hints_never_repeats_a_rule_of_the_head() -> None:
+    (change,) = HintsReflector().propose(context(pattern(1, "Be brief."), pattern(2, "No lists."), rules=["be  brief"]))
+    assert [each.text for each in change.operations] == ["No lists."]
+    assert HintsReflector().propose(context(pattern(1, "Be brief."), rules=["Be brief."])) == ()
+    assert HintsReflector().propose(context(pattern(1, None))) == ()
+
+
+def test_reflectors_by_name(tmp_path: Path) -> None:
+    (tmp_path / "my_reflectors.py").write_text(
+        "class Mine:\n    def propose(self, context):\n        return ['class']\n"
+        "def factory():\n    return Mine()\n"
+        "def function(context):\n    return ['function']\n"
+        "ready = Mine()\nnumber = 3\ndef wrong():\n    return 3\n"
+    )
+    for name, answer in (("Mine", "class"), ("factory", "class"), ("function", "function"), ("ready", "class")):
+        assert build_reflector(f"my_reflectors:{name}", tmp_path).propose(context()) == [answer]
+    for name in ("number", "wrong"):
+        with pytest.raises(UsageError, match=f"my_reflectors:{name}"):
+            build_reflector(f"my_reflectors:{name}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("llm", UsageError, "later release"),
+        ("hint", UsageError, "'hint' is not known; use one of hints"),
+        ("nowhere.at.all:thing", TaskError, "nowhere"),
+    ],
+)
+def test_what_cannot_be_built_says_why(name: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        build_reflector(name)
+
+
+def test_a_wrong_reflector_starts_no_proposal(harness: Harness, make_task: Callable[..., Task]) -> None:
+    task = make_task(improve=ImproveSpec(reflector="llm"))
+    with pytest.raises(UsageError, match="later release"):
+        propose(Harness.build(harness.store, task))
+    assert harness.store.proposals() == []
+
+
+def test_the_reflector_sees_examples_of_the_reflect_split_without_targets(
+    store: LoopStore, harness: Harness, pending: Proposal
+) -> None:
+    seen = reflection_context(store, harness, pending)
+    assert len(seen.examples) == 6
+    assert {sample.split for sample, _ in seen.examples} == {"reflect"}
+    assert all(sample.target is None and attempt.verdict == "fail" for sample, attempt in seen.examples)
+
+
+def test_an_answer_without_operations_is_nothing_to_propose(store: LoopStore, harness: Harness, tmp_path: Path) -> None:
+    (tmp_path / "silent_reflector.py").write_text("def silent(context):\n    return []\n")
+    task = harness.task.model_copy(update={"improve": ImproveSpec(reflector="silent_reflector:silent")})
+    (proposal,) = propose(Harness.build(store, task))
+    assert proposal.state == "archived"
+    assert proposal.state_reason is not None and proposal.state_reason.startswith("nothing to propose")
+    assert store.runs(kind="gate") == []
+    assert propose(Harness.build(store, task)) == []  # asked once under this head
+
+
+def test_a_broken_reflector_leaves_the_proposal_for_later(store: LoopStore, harness: Harness, tmp_path: Path) -> None:
+    broken = tmp_path / "broken_reflector.py"
+    broken.write_text("def broken(context):\n    raise RuntimeError('no idea')\n")
+    task = harness.task.model_copy(update={"improve": ImproveSpec(reflector="broken_reflector:broken")})
+    with pytest.raises(UsageError, match="broken_reflector:broken' broke: RuntimeError: no idea"):
+        propose(Harness.build(store, task))
+    (proposal,) = store.proposals()
+    assert proposal.state == "drafting"
+    (noted,) = recover(store, harness=Harness.build(store, task))  # the next run goes on all the same
+    assert noted.state == "drafting" and "no idea" in (noted.state_reason or "")
+    broken.write_text("from loopeng.improve import HintsReflector as broken\n")
+    sys.modules.pop("broken_reflector")
+    assert [each.state for each in recover(store, harness=Harness.build(store, task))] == ["pending"]

@@ -1,0 +1,150 @@
+"""From first attempts of the reflect split to patterns, and from patterns to triggers."""
+
+from __future__ import annotations
+
+import re
+
+from loopeng.patterns.miner import mine
+from loopeng.patterns.trigger import Trigger, find_triggers
+from loopeng.runner import run_suite
+from loopeng.schema import Attempt, EvalResult, Run, Task
+from loopeng.schema.task import ImproveSpec
+from loopeng.store import LoopStore
+from tests.loopeng.attempt.making import LONG, SHORT, Judge, Script, make_attempt, make_harness, make_samples, make_task
+
+
+def begin(store: LoopStore, task: Task) -> Run:
+    version, _, _ = store.adopt_template(task.prompt.name, task.template, by="test")
+    return store.create_run(kind="suite", task=task, version=version, seed=0)
+
+
+def failing(run: Run, sample_id: str, *kinds: str, index: int = 0, repeat: int = 0, **changes: object) -> Attempt:
+    results = tuple(
+        EvalResult(
+            evaluator=kind,
+            passed=False,
+            score=0,
+            reason=f"{kind} has {len(sample_id)} 'x'",
+            category=f"{kind}.no",
+            remedy="R",
+            **changes,
+        )  # type: ignore[arg-type]
+        for kind in kinds
+    )
+    return make_attempt(index, run_id=run.id, sample_id=sample_id, repeat=repeat, results=results)
+
+
+def test_only_first_attempts_of_the_reflect_split_and_the_models_own_faults_are_mined(store: LoopStore) -> None:
+    task = make_task(make_samples(6))  # s0 and s3 reflect
+    run = begin(store, task)
+    store.save_attempt(failing(run, "s0", "long"))
+    store.save_attempt(failing(run, "s0", "late", index=1))
+    store.save_attempt(failing(run, "s1", "gate"))
+    store.save_attempt(failing(run, "s2", "holdout"))
+    store.save_attempt(failing(run, "s3", "slow", fault_side="environment"))
+    assert len(mine(store, run.id, task)) == 1
+    (pattern,) = store.patterns()
+    assert (pattern.evaluator, pattern.category, pattern.reason, pattern.remedy) == (
+        "long",
+        "long.no",
+        "long has <n> <str>",
+        "R",
+    )
+    assert store.occurrences(pattern.id) == [(run.id, "s0")]
+
+
+def test_mining_twice_and_repeats_count_once(store: LoopStore) -> None:
+    task = make_task(make_samples(3, "reflect"))
+    run = begin(store, task)
+    for repeat in range(3):
+        store.save_attempt(failing(run, "s0", "long", repeat=repeat))
+    store.save_attempt(failing(run, "s1", "long", "ugly"))
+    ids = mine(store, run.id, task)
+    assert mine(store, run.id, task) == ids
+    assert [(p.evaluator, p.num_occurrences) for p in store.patterns()] == [("long", 2), ("ugly", 1)]
+    assert ids[0] == store.patterns()[0].id
+
+
+def test_an_attempt_in_error_is_nobodys_mistake(store: LoopStore) -> None:
+    task = make_task(make_samples(2, "reflect"), max_attempts=1)
+    run_suite(make_harness(store, Script("boom"), task, evaluators=[Judge()]))
+    assert store.patterns() == []
+
+
+def mine_counts(store: LoopStore, task: Task, runs: list[dict[str, tuple[str, ...]]]) -> None:
+    for samples in runs:
+        run = begin(store, task)
+        for sample_id, kinds in samples.items():
+            store.save_attempt(failing(run, sample_id, *kinds))
+        mine(store, run.id, task)
+
+
+def evaluators_of(store: LoopStore, triggers: list[Trigger]) -> list[tuple[str, ...]]:
+    return [tuple(store.pattern(pattern_id).evaluator for pattern_id in trigger.pattern_ids) for trigger in triggers]
+
+
+TASK = make_task(make_samples(8, "reflect"))
+
+
+def test_five_occurrences_over_three_samples_are_needed(store: LoopStore) -> None:
+    mine_counts(store, TASK, [{"s0": ("a",), "s1": ("a",), "s2": ("b",)}, {"s0": ("a",), "s1": ("a",)}])
+    assert find_triggers(store, TASK) == []
+    mine_counts(store, TASK, [{"s0": ("a",)}])  # five occurrences, two samples
+    assert find_triggers(store, TASK) == []
+    mine_counts(store, TASK, [{"s2": ("a",)}])
+    (trigger,) = find_triggers(store, TASK)
+    assert evaluators_of(store, [trigger]) == [("a",)]
+    assert trigger.reason == "a: a.no 6 times on 3 samples"
+    strict = TASK.model_copy(update={"improve": ImproveSpec(min_occurrences=7)})
+    assert find_triggers(store, strict) == []
+
+
+def test_patterns_that_fail_together_share_a_trigger_up_to_three(store: LoopStore) -> None:
+    everywhere = {f"s{i}": ("a", "b", "c", "d") for i in range(6)}
+    mine_counts(store, TASK, [everywhere])
+    triggers = find_triggers(store, TASK)
+    assert [len(trigger.pattern_ids) for trigger in triggers] == [3, 1]
+    assert triggers[0].reason.endswith("(together on 6)")
+
+
+def test_patterns_that_fail_apart_do_not(store: LoopStore) -> None:
+    mine_counts(store, TASK, [{f"s{i}": ("a",) if i < 4 else ("b",) for i in range(8)}] * 2)
+    assert sorted(evaluators_of(store, find_triggers(store, TASK))) == [("a",), ("b",)]
+
+
+def test_half_of_the_failing_samples_is_enough(store: LoopStore) -> None:
+    run = {"s0": ("a", "b"), "s1": ("a", "b"), "s2": ("a", "b"), "s3": ("a",), "s4": ("a",), "s5": ("a",)}
+    mine_counts(store, TASK, [run, run])
+    assert evaluators_of(store, find_triggers(store, TASK)) == [("a", "b")]
+    mine_counts(store, TASK, [{"s6": ("a",)}])  # three of seven
+    assert evaluators_of(store, find_triggers(store, TASK)) == [("a",), ("b",)]
+
+
+def test_muted_and_proposed_patterns_do_not_trigger(store: LoopStore) -> None:
+    mine_counts(store, TASK, [{f"s{i}": ("a", "b", "c") for i in range(5)}])
+    a, b, _ = sorted(store.patterns(), key=lambda pattern: pattern.evaluator)
+    store.set_pattern_state(a.id, "muted")
+    proposal = store.create_proposal(task=TASK, base=store.head("describe"), pattern_ids=(b.id,), expires_at=None)
+    assert evaluators_of(store, find_triggers(store, TASK)) == [("c",)]
+    store.move_proposal(proposal.id, to="archived", frm={"drafting"})
+    assert sorted(evaluators_of(store, find_triggers(store, TASK))[0]) == ["b", "c"]
+
+
+def test_occurrences_under_an_earlier_head_do_not_count(store: LoopStore) -> None:
+    mine_counts(store, TASK, [{f"s{i}": ("a",) for i in range(5)}])
+    assert len(find_triggers(store, TASK)) == 1
+    store.adopt_template("describe", "Other {{ product }}{{ rules }}", by="test")
+    assert find_triggers(store, TASK) == []
+
+
+def test_an_unknown_prompt_has_no_triggers(store: LoopStore) -> None:
+    assert find_triggers(store, TASK) == []
+
+
+def test_too_long_products_of_a_real_run_become_one_pattern(store: LoopStore) -> None:
+    answers = Script(LONG, LONG + " i", LONG + " i j", LONG, LONG, SHORT)
+    run_suite(make_harness(store, answers, make_task(make_samples(6, "reflect"), max_attempts=1)))
+    (pattern,) = store.patterns()
+    assert (pattern.num_occurrences, pattern.category) == (5, "length.too_long")
+    assert not re.search(r"\d", pattern.reason)
+    assert len(find_triggers(store, TASK)) == 1

@@ -1,0 +1,99 @@
+"""Speculative and plain decoding give the same ids: the real model in bitwise mode, float64 in both modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import pytest
+
+from specdec_core.drafters import Drafter, make_drafter
+from specdec_core.loading import LoadedModel, load_model
+from specdec_core.sampling import SamplingParams
+from specdec_core.testing import AlternatingDrafter, OracleDrafter, RandomDrafter, assert_lossless, generate_ids
+from tests.specdec_core.lossless_prompts import NUM_PROMPTS, prompt_ids
+
+NUM_TOKENS = 32
+DRAFT_LENGTHS = (1, 3, 7, 15)
+SAMPLINGS = {
+    "greedy": SamplingParams(max_tokens=NUM_TOKENS),
+    "sampled": SamplingParams(max_tokens=NUM_TOKENS, temperature=0.8, top_p=0.95, seed=11),
+}
+DRAFTERS: dict[str, Callable[[Sequence[int], int], Drafter]] = {
+    "ngram": lambda answer, vocab: make_drafter("ngram"),
+    "suffix": lambda answer, vocab: make_drafter("suffix"),
+    "oracle": lambda answer, vocab: OracleDrafter(answer),
+    "alternating": AlternatingDrafter,
+    "random": lambda answer, vocab: RandomDrafter(vocab, seed=len(answer)),
+}
+PAIRS = [(drafter, length) for drafter in DRAFTERS for length in DRAFT_LENGTHS]
+
+
+@pytest.fixture(scope="module")
+def model(embedded_folder) -> LoadedModel:
+    """The embedded model in its default dtype here, passes wide enough for fifteen draft tokens."""
+    return load_model(str(embedded_folder), exactness="bitwise", width=16)
+
+
+@pytest.fixture(scope="module")
+def plain_ids(model: LoadedModel) -> Callable[[int, str], list[int]]:
+    """The plain answer to a prompt, made once: the same loop with the null drafter."""
+
+    @cache
+    def answer(number: int, sampling: str) -> list[int]:
+        return run(model, number, sampling, make_drafter("none"), 0)
+
+    return answer
+
+
+def run(model: LoadedModel, number: int, sampling: str, drafter: Drafter, draft_length: int) -> list[int]:
+    """Speculative ids of a prompt; reference texts would be known answers, so the suffix drafter gets none here."""
+    return generate_ids(
+        model.target,
+        prompt_ids(model.tokenizer, number),
+        SAMPLINGS[sampling],
+        drafter,
+        num_speculative_tokens=draft_length,
+        eos_token_ids=sorted(model.tokenizer.eos_token_ids),
+    ).generated_ids
+
+
+def check(model: LoadedModel, plain: list[int], number: int, sampling: str, drafter: str, draft_length: int) -> None:
+    made = DRAFTERS[drafter](plain, model.target.vocab_size)
+    speculative = run(model, number, sampling, made, draft_length)
+    assert len(speculative) == len(plain)
+    assert speculative == plain
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("number", range(NUM_PROMPTS))
+def test_each_prompt_with_one_drafter_and_draft_length(model, plain_ids, number: int, sampling: str) -> None:
+    """A covering design: over the prompts every pair of drafter and draft length occurs, greedily and sampled."""
+    drafter, draft_length = PAIRS[(number + 7 * list(SAMPLINGS).index(sampling)) % len(PAIRS)]
+    check(model, plain_ids(number, sampling), number, sampling, drafter, draft_length)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("number", range(NUM_PROMPTS))
+def test_each_prompt_with_every_drafter_and_draft_length(model, plain_ids, number: int, sampling: str) -> None:
+    for drafter, draft_length in PAIRS:
+        check(model, plain_ids(number, sampling), number, sampling, drafter, draft_length)
+
+
+def test_the_design_covers_what_it_says(model: LoadedModel) -> None:
+    assert NUM_PROMPTS == len(PAIRS) == 20
+    lengths = [len(prompt_ids(model.tokenizer, number)) for number in range(NUM_PROMPTS)]
+    assert any(n < 512 <= n + NUM_TOKENS - 1 for n in lengths)
+    assert any(n < 1024 <= n + NUM_TOKENS - 1 for n in lengths)
+
+
+@pytest.mark.parametrize("exactness", ["bitwise", "law"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_float64_model_is_lossless_in_both_exactness_modes(tiny_llama, exactness: str, temperature: float) -> None:
+    """In float64 errors are 1e-13: no near tie excuses a difference, whatever the width of a pass."""
+    target = tiny_llama(exactness=exactness)
+    drafters = [lambda answer, make=make: make(answer, target.vocab_size) for make in DRAFTERS.values()]
+    prompts = [[1], list(range(2, 40)), [5, 6, 7] * 30]
+    sampling = SamplingParams(max_tokens=40, temperature=temperature, seed=3)
+    assert assert_lossless(target, prompts, drafters, sampling) == 3 * len(drafters) * 4
