@@ -1,0 +1,32 @@
+"""Evaluators: what decides whether an answer is good enough.
+
+Types that ship: contains, json, length, python, regex, sentences. ``@evaluator`` registers a function as another.
+"""
+
+from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
+from loopeng.evaluators.composite import judge_attempt
+from loopeng.evaluators.registry import (
+    EvaluatorSource,
+    EvaluatorType,
+    build_evaluators,
+    evaluator,
+    evaluator_types,
+    spec_problems,
+)
+from loopeng.evaluators.run import run_evaluators
+from loopeng.evaluators.sentence_splitter import split_sentences
+
+__all__ = [
+    "EvaluatorParams",
+    "EvaluatorSource",
+    "EvaluatorType",
+    "Finding",
+    "TypedEvaluator",
+    "build_evaluators",
+    "evaluator",
+    "evaluator_types",
+    "judge_attempt",
+    "run_evaluators",
+    "spec_problems",
+    "split_sentences",
+]

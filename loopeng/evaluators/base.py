@@ -1,0 +1,130 @@
+"""What all evaluators share: parameters, findings, and how a finding becomes an EvalResult.
+
+A **finding** is what a check saw, in its plain sense. ``negate``, the remedy and the evaluator's id are applied here,
+once: ``negate`` turns ``passed`` and ``score`` round and gives the failure a category of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from loopeng.ports import EvaluationContext
+from loopeng.prompts import find_placeholders, render_text
+from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Sample
+
+__all__ = ["TARGET", "EvaluatorParams", "Finding", "TypedEvaluator", "placeholders_in", "redact", "render_value"]
+
+TARGET = "target"
+_UNWANTED = "The answer holds something that it must not hold."
+
+
+class EvaluatorParams(BaseModel):
+    """Parameters of an evaluator type: frozen, unknown keys refused. Field names are keys of the task file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+P = TypeVar("P", bound=EvaluatorParams)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check saw. ``category`` and ``feedback`` belong to the failure of the plain, not negated, sense."""
+
+    passed: bool
+    score: float
+    reason: str
+    category: str | None = None
+    feedback: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TypedEvaluator(ABC, Generic[P]):
+    """An evaluator made from a spec and its type's parameters. Subclasses write ``check`` and ``default_remedy``."""
+
+    type_name: ClassVar[str]
+    params_model: ClassVar[type[EvaluatorParams]]
+    plain_categories: ClassVar[frozenset[str]]
+    negated_category: ClassVar[str]
+
+    def __init__(self, spec: EvaluatorSpec, params: P) -> None:
+        self.spec, self.params = spec, params
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    @property
+    def categories(self) -> frozenset[str]:
+        """The closed set a failure's category is from."""
+        return frozenset({self.negated_category}) if self.spec.negate else self.plain_categories
+
+    @property
+    def reference(self) -> dict[str, Any] | None:
+        """The spec as plain data: ``build_evaluators([reference])`` makes this evaluator in another process."""
+        return self.spec.model_dump(mode="json")
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """Fields of the sample (or ``target``) that the parameters refer to."""
+        return frozenset()
+
+    @abstractmethod
+    def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
+        """Look at one answer in the plain sense. Raising means that the evaluator broke."""
+
+    @abstractmethod
+    def default_remedy(self, category: str) -> str | None:
+        """The rule that would prevent a failure of ``category``, without any sample's value."""
+
+    def evaluate(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> EvalResult:
+        """Check, then apply ``negate`` and the remedy."""
+        finding = self.check(sample, attempt, context)
+        if not 0 <= finding.score <= 1:
+            raise ValueError(f"a score must be between 0 and 1, not {finding.score!r}")
+        passed, score, category = finding.passed, finding.score, finding.category
+        if self.spec.negate:
+            passed, score, category = not passed, 1.0 - score, self.negated_category
+        common = {"evaluator": self.id, "score": score, "passed": passed, "metadata": dict(finding.metadata)}
+        if passed:
+            return EvalResult(reason=finding.reason, **common)
+        remedy = self.default_remedy(category) if category else None
+        return EvalResult(
+            reason=finding.reason,
+            feedback=(remedy or _UNWANTED) if self.spec.negate else finding.feedback,
+            category=category,
+            remedy=self.spec.remedy or remedy,
+            **common,
+        )
+
+
+def placeholders_in(text: str) -> frozenset[str]:
+    """Placeholders of a parameter. Text without ``{{`` is never read as a template. Raises TaskError."""
+    return find_placeholders(text) if "{{" in text else frozenset()
+
+
+def render_value(text: str, sample: Sample, *, escape_regex: bool = False) -> str:
+    """A parameter with the sample's inputs and ``target`` filled in. Raises TaskError."""
+    if "{{" not in text:
+        return text
+    values = {**sample.inputs, TARGET: sample.target}
+    return render_text(text, values, escape=re.escape if escape_regex else None)
+
+
+def redact(text: str, sample: Sample, attempt: Attempt) -> str:
+    """``text`` without the sample's target, unless the model can see the target anyway."""
+    target = "" if sample.target is None else str(sample.target).strip()
+    if not target:
+        return text
+    visible = [message.content for message in attempt.messages if message.role != "assistant"]
+    visible += [str(value) for value in sample.inputs.values()]
+    pattern = re.compile(rf"(?<!\w){re.escape(target)}(?!\w)", re.IGNORECASE)
+    if any(pattern.search(each) for each in visible):
+        return text
+    return pattern.sub("[hidden]", text)

@@ -1,0 +1,195 @@
+"""Evaluator types by name, and evaluators made from specs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from pydantic import create_model
+from pydantic.errors import PydanticUserError
+
+from loopeng.errors import TaskError, UsageError
+from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
+from loopeng.evaluators.json_format import JsonFormat
+from loopeng.evaluators.limits import Length, Sentences
+from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
+from loopeng.evaluators.text import Contains, Regex
+from loopeng.ports import Evaluator
+from loopeng.schema import EvaluatorSpec, Task
+from loopeng.validation import Problem, did_you_mean, validated
+
+__all__ = ["EvaluatorSource", "EvaluatorType", "build_evaluators", "evaluator", "evaluator_types", "spec_problems"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_Build = Callable[[EvaluatorSpec, Any, Path | None], Evaluator]
+EvaluatorSource = EvaluatorSpec | Mapping[str, Any] | Evaluator | Callable[..., Any]
+"""What an evaluator can be made from: a spec, a mapping with its keys, an evaluator, or a function."""
+
+
+@dataclass(frozen=True)
+class EvaluatorType:
+    """A name for ``type:``, the parameters it takes, and how an evaluator of it is made."""
+
+    name: str
+    params_model: type[EvaluatorParams]
+    build: _Build
+    function: Callable[..., Any] | None = None  # of a registered function
+
+
+def _typed(kind: type[TypedEvaluator[Any]]) -> EvaluatorType:
+    return EvaluatorType(kind.type_name, kind.params_model, lambda spec, params, _: kind(spec, params))
+
+
+_BUILT_IN = (
+    _typed(Contains),
+    _typed(JsonFormat),
+    _typed(Length),
+    _typed(Regex),
+    _typed(Sentences),
+    EvaluatorType("python", PythonParams, python_evaluator),
+)
+_TYPES: dict[str, EvaluatorType] = {each.name: each for each in _BUILT_IN}
+
+
+def evaluator_types() -> dict[str, EvaluatorType]:
+    """All types by name: those that ship, then those registered, each in the order they came."""
+    return dict(_TYPES)
+
+
+@overload
+def evaluator(function: F, /) -> F: ...
+@overload
+def evaluator(
+    name: str | None = None, /, *, categories: Iterable[str] = (), remedy: str | None = None, threshold: float = 0.5
+) -> Callable[[F], F]: ...
+def evaluator(
+    function_or_name: Any = None,
+    /,
+    *,
+    categories: Iterable[str] = (),
+    remedy: str | None = None,
+    threshold: float = 0.5,
+) -> Any:
+    """Register a function as an evaluator type; see ``loopeng.evaluators.python`` for what it takes and returns.
+
+    Keyword-only arguments of the function are the type's keys in the task file.
+
+    >>> @evaluator("mentions", remedy="Say the magic word.")
+    ... def mentions(text: str, *, word: str) -> bool:
+    ...     return word in text
+    >>> build_evaluators([{"id": "magic", "type": "mentions", "word": "please"}])[0].id
+    'magic'
+
+    Raises UsageError when the name is taken or the function's keyword arguments cannot become keys.
+    """
+    if callable(function_or_name):
+        return evaluator()(function_or_name)
+
+    def register(function: F) -> F:
+        name = function_or_name or function.__name__
+        _refuse_taken(name, function)
+        model = _keyword_params(name, function)
+        closed = tuple(categories)
+
+        def build(spec: EvaluatorSpec, params: EvaluatorParams, _: Path | None) -> Evaluator:
+            full = python_params(function, params.model_dump(), categories=closed, threshold=threshold)
+            return FunctionEvaluator(spec, function, full, remedy)
+
+        _TYPES[name] = EvaluatorType(name, model, build, function)
+        return function
+
+    return register
+
+
+def _refuse_taken(name: str, function: Callable[..., Any]) -> None:
+    """A reloaded module may register its functions again; nobody else may take a name that is in use."""
+    known = _TYPES.get(name)
+    if known is None:
+        return
+    same = known.function is not None and (known.function.__module__, known.function.__qualname__) == (
+        function.__module__,
+        function.__qualname__,
+    )
+    if not same:
+        raise UsageError(f"there is an evaluator type {name!r} already; register yours under another name")
+
+
+def _keyword_params(name: str, function: Callable[..., Any]) -> type[EvaluatorParams]:
+    fields: dict[str, Any] = {}
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            annotation = Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
+            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+            fields[parameter.name] = (annotation, default)
+    taken = sorted(fields.keys() & EvaluatorSpec.model_fields.keys())
+    if taken:
+        raise UsageError(f"evaluator type {name!r}: the argument {taken[0]!r} has a key of its own; rename it")
+    try:
+        return create_model(f"{name}_params", __base__=EvaluatorParams, __doc__=inspect.getdoc(function), **fields)
+    except (PydanticUserError, NameError, TypeError) as error:
+        raise UsageError(f"evaluator type {name!r}: its keyword arguments cannot be keys: {error}") from None
+
+
+def spec_problems(spec: EvaluatorSpec, base_dir: Path | None = None) -> list[Problem]:
+    """What is wrong with a spec; locations are keys inside it."""
+    built = _build(spec, base_dir)
+    return built if isinstance(built, list) else []
+
+
+def build_evaluators(sources: Task | Iterable[EvaluatorSource], base_dir: Path | None = None) -> tuple[Evaluator, ...]:
+    """A task's evaluators; or evaluators from specs, mappings, functions or evaluators, in order.
+
+    ``base_dir`` is where modules are looked for first; a task's own folder if there is one.
+    Raises TaskError for an unknown type, wrong parameters, a function that cannot be imported, or an id given twice.
+    """
+    if isinstance(sources, Task):
+        base_dir = base_dir or (sources.path.parent if sources.path else None)
+        sources = sources.evaluators
+    built = tuple(_from_source(source, base_dir) for source in sources)
+    ids = [each.id for each in built]
+    for evaluator_id in ids:
+        if ids.count(evaluator_id) > 1:
+            raise TaskError(f"two evaluators have the id {evaluator_id!r}", suggestion="give each its own")
+    return built
+
+
+def _from_source(source: EvaluatorSource, base_dir: Path | None) -> Evaluator:
+    if isinstance(source, Mapping):
+        checked = validated(EvaluatorSpec, dict(source))
+        if isinstance(checked, list):
+            raise TaskError(f"evaluator: {checked[0].message}", suggestion=checked[0].suggestion)
+        source = checked
+    if isinstance(source, EvaluatorSpec):
+        built = _build(source, base_dir)
+        if isinstance(built, list):
+            raise TaskError(f"evaluator {source.id!r}: {built[0].message}", suggestion=built[0].suggestion)
+        return built
+    if isinstance(source, Evaluator):
+        return source
+    return live_evaluator(source, _id_from(source))
+
+
+def _id_from(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return "function" if name == "<lambda>" else name.strip("_") or "function"
+
+
+def _build(spec: EvaluatorSpec, base_dir: Path | None) -> Evaluator | list[Problem]:
+    kind = _TYPES.get(spec.type)
+    if kind is None:
+        hint = did_you_mean(spec.type, _TYPES) or f"there is: {', '.join(_TYPES)}"
+        return [Problem(("type",), f"unknown evaluator type {spec.type!r}", hint)]
+    params = validated(kind.params_model, spec.params)
+    if isinstance(params, list):
+        return params
+    try:
+        built = kind.build(spec, params, base_dir)
+        getattr(built, "placeholders", None)  # reads parameters that are templates
+    except TaskError as error:
+        loc = ("function",) if spec.type == "python" else ()
+        return [Problem(loc, error.message, error.suggestion)]
+    return built

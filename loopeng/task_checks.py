@@ -1,0 +1,159 @@
+"""What the schema alone cannot see: keys that contradict each other, unknown names, code that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loopeng.dataset import Row
+from loopeng.errors import TaskError
+from loopeng.evaluators import build_evaluators, spec_problems
+from loopeng.evaluators.base import TARGET
+from loopeng.prompts import RULES, PromptTemplate
+from loopeng.references import import_reference
+from loopeng.schema import Task, TaskFile
+from loopeng.task_source import TaskSource
+from loopeng.validation import Loc, Problem, did_you_mean, key_path
+
+__all__ = ["DRAFTER_NAMES", "REFLECTOR_NAMES", "check_placeholders", "problems_of_keys"]
+
+DRAFTER_NAMES = ("auto", "ngram", "none", "suffix")  # those of specdec_core.drafters; a test compares
+REFLECTOR_NAMES = ("hints",)
+_MIN_RETRY_TEMPERATURE = 0.4
+
+
+def problems_of_keys(task: TaskFile, source: TaskSource) -> list[Problem]:
+    """Everything wrong with the keys themselves, samples aside."""
+    return [
+        *_agent(task, source),
+        *_engine(task, source),
+        *_loop(task, source),
+        *_improve(task, source),
+        *_evaluators(task, source),
+    ]
+
+
+def _agent(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
+    agent = task.agent
+    if agent.kind == "command":
+        message = "agent: command agents are not available yet"
+        yield Problem(("agent", "command"), message, 'use a Python function: agent: {python: "module:function"}')
+    elif agent.python is not None:
+        yield from _reference(("agent", "python"), agent.python, source)
+
+
+def _reference(loc: Loc, reference: str, source: TaskSource) -> Iterator[Problem]:
+    try:
+        value = import_reference(reference, source.base_dir)
+    except TaskError as error:
+        yield Problem(loc, f"{key_path(loc)}: {error.message}", error.suggestion)
+    else:
+        if not callable(value):
+            yield Problem(loc, f"{key_path(loc)}: {reference!r} is not a function")
+
+
+def _engine(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
+    engine = task.engine
+    names = (engine.drafter,) if isinstance(engine.drafter, str) else engine.drafter
+    for name in names:
+        if name not in DRAFTER_NAMES:
+            hint = did_you_mean(name, DRAFTER_NAMES) or f"there is: {', '.join(DRAFTER_NAMES)}"
+            yield Problem(("engine", "drafter"), f"engine.drafter: unknown drafter {name!r}", hint)
+    if engine.kind == "scripted":
+        yield from _script(engine.script, source)
+    elif engine.script is not None:
+        hint = "write kind: scripted, or remove the key"
+        yield Problem(("engine", "script"), f"engine.script does not go with kind {engine.kind}", hint)
+    if engine.temperature is not None and task.loop.temperatures is not None:
+        message = "engine.temperature and loop.temperatures both say how warm an attempt is"
+        yield Problem(("engine", "temperature"), message, "keep one; loop.temperatures says it attempt by attempt")
+
+
+def _script(script: str | None, source: TaskSource) -> Iterator[Problem]:
+    if script is None:
+        hint = "a .yaml or .json file of replies, or module:function"
+        yield Problem(("engine",), "engine: kind scripted needs the key 'script'", hint)
+    elif not script.endswith((".yaml", ".yml", ".json")):
+        yield from _reference(("engine", "script"), script, source)
+    elif not (source.base_dir / script).is_file():
+        yield Problem(("engine", "script"), f"engine.script: there is no file {source.shown(script)}")
+
+
+def _loop(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
+    """A retry must change something: at temperature 0 the same prompt gives the same answer."""
+    loop = task.loop
+    if loop.retry != "resample":
+        return
+    temperatures = loop.temperatures or (task.engine.temperature or 0.0,)
+    for attempt_index in range(1, loop.max_attempts):
+        if temperatures[min(attempt_index, len(temperatures) - 1)] == 0:
+            loc = next(filter(source.has, _TEMPERATURE_KEYS))
+            yield Problem(
+                loc,
+                f"loop.retry: resample at temperature 0 would repeat the same answer (attempt {attempt_index + 1})",
+                "a retry must change something: temperatures: [0, 0.4, 0.8], or retry: escalate",
+            )
+            return
+
+
+_TEMPERATURE_KEYS: tuple[Loc, ...] = (("loop", "temperatures"), ("engine", "temperature"), ("loop", "retry"), ("loop",))
+
+
+def _improve(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
+    reflector, loc = task.improve.reflector, ("improve", "reflector")
+    if ":" in reflector:
+        yield from _reference(loc, reflector, source)
+    elif reflector not in REFLECTOR_NAMES:
+        hint = did_you_mean(reflector, REFLECTOR_NAMES) or f"there is: {', '.join(REFLECTOR_NAMES)}, module:function"
+        yield Problem(loc, f"improve.reflector: {reflector!r} is not available", hint)
+
+
+def _evaluators(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, spec in enumerate(task.evaluators):
+        loc: Loc = ("evaluators", index)
+        if spec.id in seen:
+            yield Problem((*loc, "id"), f"two evaluators have the id {spec.id!r}", "give each its own")
+        seen.add(spec.id)
+        for problem in spec_problems(spec, source.base_dir):
+            message = f"evaluator {spec.id!r}: {problem.message}"
+            yield Problem((*loc, *problem.loc), message, problem.suggestion)
+    if task.pass_.mode == "weighted" and not sum(spec.weight for spec in task.evaluators):
+        yield Problem(("pass",), "pass: mode weighted, but every evaluator weighs 0", "give one a weight")
+
+
+def check_placeholders(task: Task, template: PromptTemplate, rows: Sequence[Row], source: TaskSource) -> None:
+    """Every name in the template and in the evaluators must be in every sample. Raises TaskError."""
+    loc: Loc = ("prompt", "file" if task.prompt.file else "template")
+    if TARGET in template.placeholders:
+        hint = "the model must not see it; evaluators may"
+        raise source.error(Problem(loc, "the template uses {{ target }}, the expected answer", hint))
+    for name in sorted(template.placeholders):
+        _in_every_sample(name, loc, "the template", task, rows, source)
+    for index, each in enumerate(build_evaluators(task.evaluators, source.base_dir)):
+        here: Loc = ("evaluators", index)
+        names = sorted(getattr(each, "placeholders", frozenset()))
+        for name in names:
+            what = f"evaluator {each.id!r}"
+            if name == TARGET and task.dataset.target is None:
+                hint = "name the field, as in dataset: {target: answer}"
+                raise source.error(
+                    Problem(here, f"{what} uses {{{{ target }}}}, but the dataset names no target", hint)
+                )
+            if name != TARGET:
+                _in_every_sample(name, here, what, task, rows, source)
+
+
+def _in_every_sample(name: str, loc: Loc, user: str, task: Task, rows: Sequence[Row], source: TaskSource) -> None:
+    """A name that no sample has is the user's mistake; one that some samples lack is theirs."""
+    lacking = [row for row, sample in zip(rows, task.samples, strict=True) if name not in sample.inputs]
+    if not lacking:
+        return
+    row, inputs = lacking[0], task.samples[0].inputs
+    hint = did_you_mean(name, inputs) or f"fields: {', '.join(inputs)}"
+    uses = f"{user} uses {{{{ {name} }}}}"
+    if len(lacking) < len(rows):
+        raise row.error(f"the sample has no field {name!r}, but {uses}", hint)
+    if name == RULES:
+        raise source.error(Problem(loc, f"{uses}, which only a template may"))
+    where = f" (see {row.file}:{row.line})" if row.file and row.line else ""
+    raise source.error(Problem(loc, f"{uses}, but no sample has that field{where}", hint))

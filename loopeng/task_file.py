@@ -1,0 +1,121 @@
+"""``load_task``: a task.yaml and its data as one frozen, checked ``Task``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from loopeng.dataset import Row, make_samples, read_rows
+from loopeng.errors import TaskError
+from loopeng.prompts import PromptTemplate
+from loopeng.schema import Sample, Task, TaskFile
+from loopeng.task_checks import check_placeholders, problems_of_keys
+from loopeng.task_source import TaskSource
+from loopeng.validation import Loc, Problem, did_you_mean, validated
+from loopeng.yaml_lines import YamlDocument, read_text
+
+__all__ = ["load_task", "task_from_dict"]
+
+
+def load_task(path: str | Path) -> Task:
+    """The task of a task.yaml, or of a folder that holds one.
+
+    Raises TaskError for the first mistake: file, line, key, what is wrong, and where it can be said, what was meant.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "task.yaml"
+    return _load(TaskSource.from_file(path))
+
+
+def task_from_dict(data: Mapping[str, Any], base_dir: str | Path | None = None) -> Task:
+    """A task from the keys of a task file, without the file. Relative paths begin at ``base_dir``, or here.
+
+    Raises TaskError as ``load_task`` does, without lines.
+    """
+    return _load(TaskSource(YamlDocument(dict(data)), Path(base_dir or ".")))
+
+
+def _load(source: TaskSource) -> Task:
+    keys = _keys(source)
+    source.raise_first(problems_of_keys(keys, source))
+    template = _template(keys, source)
+    rows, samples = _samples(keys, source)
+    values = {name: getattr(keys, name) for name in TaskFile.model_fields}
+    path = source.path.resolve() if source.path else None
+    task = Task(**values, template=template.template, samples=samples, path=path)
+    check_placeholders(task, template, rows, source)
+    return task
+
+
+def _keys(source: TaskSource) -> TaskFile:
+    if not isinstance(source.data, dict):
+        hint = "begin with version: 1"
+        raise source.error(Problem((), "a task file is a mapping (key: value)", hint))
+    keys = validated(TaskFile, source.data)
+    if isinstance(keys, TaskFile):
+        return keys
+    source.raise_first(keys)
+    raise AssertionError("a refused task file without a problem")
+
+
+def _template(keys: TaskFile, source: TaskSource) -> PromptTemplate:
+    text, file, first_line, loc = _template_text(keys, source)
+    try:
+        template = PromptTemplate(text)
+    except TaskError as error:
+        line = first_line + error.line - 1 if first_line and error.line else first_line
+        message = f"prompt.{loc[-1]}: {error.message}"
+        raise TaskError(message, file=file, line=line, suggestion=error.suggestion) from None
+    if keys.improve.enabled and not template.has_rules_slot:
+        message = f"prompt.{loc[-1]}: there is no {{{{ rules }}}}, so nothing learned could have a place"
+        hint = "put {{ rules }} at its end, or set improve: {enabled: false}"
+        raise TaskError(message, file=file, line=first_line, suggestion=hint)
+    return template
+
+
+def _template_text(keys: TaskFile, source: TaskSource) -> tuple[str, str | None, int | None, Loc]:
+    """The text, and the file and line where it begins."""
+    if keys.prompt.file is None:
+        loc: Loc = ("prompt", "template")
+        text = (keys.prompt.template or "").replace("\r\n", "\n")
+        file, line = source.document.file, source.document.text_lines.get(loc)
+    else:
+        loc, file, line = ("prompt", "file"), source.shown(keys.prompt.file), 1
+        text = _referred(loc, source, keys.prompt.file)
+    if not text.strip():
+        raise TaskError(f"prompt.{loc[-1]}: the template is empty", file=file, line=line)
+    return text, file, line, loc
+
+
+def _referred(loc: Loc, source: TaskSource, name: str) -> str:
+    path = source.base_dir / name
+    if not path.is_file():
+        raise _no_file(loc, source, name)
+    return read_text(path, source.shown(name))
+
+
+def _no_file(loc: Loc, source: TaskSource, name: str) -> TaskError:
+    path = source.base_dir / name
+    what = "this is a folder, not a file" if path.is_dir() else "there is no such file"
+    folder = path.parent
+    near = [each.name for each in folder.iterdir() if each.is_file()] if folder.is_dir() else []
+    message = f"{'.'.join(map(str, loc))}: {what}: {source.shown(name)}"
+    return source.error(Problem(loc, message, did_you_mean(path.name, near)))
+
+
+def _samples(keys: TaskFile, source: TaskSource) -> tuple[tuple[Row, ...], tuple[Sample, ...]]:
+    spec, loc = keys.dataset, ("dataset", "samples")
+    if spec.path is not None:
+        if not (source.base_dir / spec.path).is_file():
+            raise _no_file(("dataset", "path"), source, spec.path)
+        rows = read_rows(source.base_dir / spec.path, source.shown(spec.path))
+    else:
+        document = source.document
+        rows = tuple(
+            Row(fields, document.file, document.line((*loc, index))) for index, fields in enumerate(spec.samples or ())
+        )
+        if not rows:
+            raise source.error(Problem(loc, "dataset.samples: the dataset is empty", "add at least one sample"))
+    return rows, make_samples(rows, spec)

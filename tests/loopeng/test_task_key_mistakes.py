@@ -1,0 +1,164 @@
+"""Mistakes in the keys of a task file: YAML, schema, agent and engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.loopeng.task_texts import GOOD, Broken, check_mistake
+
+BROKEN = [
+    # YAML
+    Broken("tab", "  name: describe", "\tname: describe", "\tname: describe", "a tab", "spaces"),
+    Broken("duplicate key", "name: shop", "name: shop\nname: shop2", "shop2", "stands here twice (first on line 2)"),
+    Broken("syntax", "name: shop", "name: [shop", "prompt:", "not YAML"),
+    Broken(
+        "unquoted braces", 'value: "{{ product }}"', "value: {{ product }}", "names-it", "where a key should", "quotes"
+    ),
+    Broken("two documents", "approval:", "---\napproval:", "---", "only one document", "---"),
+    Broken("unknown alias", "name: shop", "name: *shop", "*shop", "not YAML"),
+    Broken("tag", "name: shop", "name: !!python/name:os.system shop", "name: !!", "tag", "remove it"),
+    Broken("tagged mapping", "pass: {mode: all}", "pass: !x {mode: all}", "pass:", "the tag '!x'", "remove it"),
+    Broken("odd character", "name: shop", "name: sh\0op", "op", "a character that no text holds"),
+    Broken("merge key", "limits: {attempts: 300}", "limits:\n  <<: {attempts: 3}", "<<", "merge", "write the keys out"),
+    Broken("empty file", GOOD, "", "", "the file is empty"),
+    Broken("only a comment", GOOD, "# nothing\n", "", "the file is empty"),
+    Broken("a list", GOOD, "- version: 1\n", "- version", "mapping", "version: 1"),
+    # keys
+    Broken(
+        "unknown key",
+        "evaluators:",
+        "evalutors: []\nevaluators:",
+        "evalutors",
+        "unknown key 'evalutors'",
+        "'evaluators'",
+    ),
+    Broken(
+        "unknown nested key",
+        "max_attempts: 3",
+        "max_atempts: 3",
+        "max_atempts",
+        "unknown key 'max_atempts' in loop",
+        "'max_attempts'",
+    ),
+    Broken(
+        "key elsewhere",
+        "name: shop",
+        "name: shop\nmax_tokens: 3",
+        "max_tokens: 3",
+        "unknown key 'max_tokens'",
+        "under 'engine'",
+    ),
+    Broken(
+        "unrelated key", "name: shop", "name: shop\nxyzzy: 3", "xyzzy", "unknown key 'xyzzy'", "known keys: version"
+    ),
+    Broken("missing key", "name: shop\n", "", "version: 1", "name is missing"),
+    Broken("missing nested key", "  name: describe\n", "", "prompt:", "prompt.name is missing"),
+    Broken("version", "version: 1", "version: 2", "version", "version must be 1"),
+    Broken(
+        "text for number",
+        "max_tokens: 64",
+        "max_tokens: many",
+        "max_tokens",
+        "engine.max_tokens must be a whole number, not 'many'",
+    ),
+    Broken("quoted number", "max_tokens: 64", 'max_tokens: "64"', "max_tokens", "must be a whole number"),
+    Broken("true for number", "max_tokens: 64", "max_tokens: true", "max_tokens", "must be a whole number, not true"),
+    Broken("number for text", "name: shop", "name: 7", "name: 7", "name must be text, not 7", "quotes"),
+    Broken(
+        "out of range",
+        "max_attempts: 3",
+        "max_attempts: 0",
+        "max_attempts",
+        "loop.max_attempts must be at least 1, not 0",
+    ),
+    Broken("list for mapping", "pass: {mode: all}", "pass: [all]", "pass:", "pass must be a mapping"),
+    Broken("empty mapping", "pass: {mode: all}", "pass:", "pass:", "pass must be a mapping (key: value), not empty"),
+    Broken("mode", "mode: all", "mode: weigthed", "weigthed", "pass.mode must be", "'weighted'"),
+    Broken("retry policy", "retry: escalate", "retry: escalte", "retry", "loop.retry", "'escalate'"),
+    Broken("duration", "expires: 7d", "expires: soon", "approval", "'soon' is not a duration"),
+    Broken("run.on", "on: final", "on: frist", "run:", "run.on must be", "'first'"),
+    Broken(
+        "no evaluator",
+        GOOD[GOOD.index("evaluators:") : GOOD.index("pass:")],
+        "evaluators: []\n",
+        "evaluators",
+        "must not be empty",
+    ),
+    # agent and engine
+    Broken(
+        "command agent",
+        "agent: llm",
+        "agent: {command: [./agent, run]}",
+        "agent",
+        "command agents are not available yet",
+        "python",
+    ),
+    Broken("agent kind", "agent: llm", "agent: llmm", "agent", "agent must be", "'llm'"),
+    Broken("python agent without code", "agent: llm", "agent: python", "agent", "needs the key 'python'"),
+    Broken(
+        "no module",
+        "agent: llm",
+        'agent: {python: "no_such_mod:run"}',
+        "agent",
+        "there is no module 'no_such_mod'",
+        "beside the task file",
+    ),
+    Broken(
+        "no attribute",
+        "agent: llm",
+        'agent: {python: "json:dmups"}',
+        "agent",
+        "module 'json' has no 'dmups'",
+        "'dumps'",
+    ),
+    Broken("no function", "agent: llm", 'agent: {python: "string:digits"}', "agent", "not a function"),
+    Broken("no reference", "agent: llm", 'agent: {python: "agent.py"}', "agent", "not a reference", "module:function"),
+    Broken("engine kind", "kind: specdec", "kind: specdek", "kind", "engine.kind must be", "'specdec'"),
+    Broken("scripted without script", "kind: specdec", "kind: scripted", "engine:", "needs the key 'script'"),
+    Broken("script missing", "kind: specdec", "kind: scripted\n  script: replies.yaml", "script:", "there is no file"),
+    Broken(
+        "script without scripted",
+        "kind: specdec",
+        "kind: specdec\n  script: replies.yaml",
+        "script:",
+        "does not go with kind specdec",
+    ),
+    Broken("drafter", "drafter: auto", "drafter: sufix", "drafter", "unknown drafter 'sufix'", "'suffix'"),
+    Broken("drafter type", "drafter: auto", "drafter: 3", "drafter", "engine.drafter must be text or a list"),
+    Broken(
+        "two temperatures",
+        "max_tokens: 64",
+        "max_tokens: 64\n  temperature: 0.7",
+        "temperature: 0.7",
+        "both say",
+        "keep one",
+    ),
+    Broken(
+        "resample cold",
+        "retry: escalate\n  temperatures: [0, 0.4, 0.8]",
+        "retry: resample\n  temperatures: [0.8, 0]",
+        "temperatures",
+        "(attempt 2)",
+        "a retry must change something",
+    ),
+    Broken(
+        "resample default",
+        "retry: escalate\n  temperatures: [0, 0.4, 0.8]",
+        "retry: resample",
+        "retry",
+        "temperature 0",
+        "escalate",
+    ),
+    Broken("reflector", "reflector: hints", "reflector: hint", "improve", "improve.reflector", "'hints'"),
+]
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_every_mistake_names_its_place_and_a_way_out(case: Broken, tmp_path: Path) -> None:
+    check_mistake(case, tmp_path)
+
+
+def test_the_table_is_long() -> None:
+    assert len(BROKEN) >= 30
