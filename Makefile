@@ -1,5 +1,6 @@
 # Everything this project does, by name. `make` alone lists it; `make demo` and `make test` are all a new machine needs.
 .DEFAULT_GOAL := help
+.PRECIOUS: .venv/.installed
 .PHONY: help demo test test-slow lint format types bench install model clean
 
 BIN := .venv/bin

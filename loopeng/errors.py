@@ -10,6 +10,7 @@ LoopError (1)
 │   └── RevisionMismatchError         the text hash or revision named is not the one pending
 ├── BudgetStop (5)                a limit of the task was reached: saved, resume to go on
 ├── EngineError (4)               the engine or agent broke (infrastructure): retried, then an attempt in error
+│   └── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
 └── StoreError (1)                the database cannot be used (newer schema, not a database, locked for too long)
 """
 
@@ -22,6 +23,7 @@ __all__ = [
     "EngineError",
     "LoopError",
     "NotFoundError",
+    "RequestRefusedError",
     "RevisionMismatchError",
     "StaleProposalError",
     "StoreError",
@@ -87,6 +89,10 @@ class EngineError(LoopError):
     """The engine or the agent broke; says nothing about the model's answer."""
 
     exit_code = 4
+
+
+class RequestRefusedError(EngineError):
+    """The request itself cannot be served, for example a prompt longer than the context."""
 
 
 class StoreError(LoopError):

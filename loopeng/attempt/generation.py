@@ -10,8 +10,8 @@ from loopeng.attempt.events import EngineRetried
 from loopeng.attempt.retry import Move, first_move
 from loopeng.attempt.seeds import attempt_seed
 from loopeng.attempt.state import AttemptContext, Desk
-from loopeng.engines import MeteredEngine, RequestRefusedError, finish
-from loopeng.errors import EngineError, TaskError
+from loopeng.engines import MeteredEngine, finish
+from loopeng.errors import EngineError, RequestRefusedError, TaskError
 from loopeng.ports import AgentContext, AgentResult, TextRequest
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Attempt, Usage, utc_now

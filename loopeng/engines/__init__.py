@@ -12,7 +12,6 @@ from loopeng.engines.awaiting import finish
 from loopeng.engines.bare import CallableEngine, as_engine
 from loopeng.engines.bound import MeteredEngine
 from loopeng.engines.lazy import LazyEngine
-from loopeng.engines.refusal import RequestRefusedError
 from loopeng.errors import TaskError
 from loopeng.ports import TextEngine
 from loopeng.schema.task import EngineSpec
@@ -21,7 +20,6 @@ __all__ = [
     "CallableEngine",
     "LazyEngine",
     "MeteredEngine",
-    "RequestRefusedError",
     "as_engine",
     "build_engine",
     "engine_from_reference",

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopeng.engines.refusal import RequestRefusedError
-from loopeng.errors import EngineError
+from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.schema import Usage
 from loopeng.schema.task import EngineSpec
@@ -65,12 +64,12 @@ class SpecDecEngine:
         )
 
     def describe(self) -> EngineInfo:
-        """Deterministic: the same request gives the same text on this machine, whatever the drafter does."""
+        """Deterministic in bitwise mode only: elsewhere a near tie may fall another way with another draft."""
         description = self.engine.describe()
         return EngineInfo(
             kind="specdec",
             model=description.model,
-            deterministic=True,
+            deterministic=description.fingerprint.exactness == "bitwise",
             fingerprint=description.fingerprint.digest,
             reference=self.reference,
             details=description.to_dict(),

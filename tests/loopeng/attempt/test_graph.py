@@ -14,8 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from loopeng.attempt.events import AttemptFinished, EngineRetried, SampleFinished
 from loopeng.attempt.graph import attempt_graph, live_graph
 from loopeng.attempt.seeds import attempt_seed
-from loopeng.engines import RequestRefusedError
-from loopeng.errors import BudgetStop, EngineError, UsageError
+from loopeng.errors import BudgetStop, EngineError, RequestRefusedError, UsageError
 from loopeng.ports import AgentContext, AgentResult
 from loopeng.schema import EvaluatorSpec, Sample, Usage
 from loopeng.schema.task import BudgetSpec, EngineSpec

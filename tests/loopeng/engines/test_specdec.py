@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from loopeng.engines import RequestRefusedError, build_engine, engine_from_reference
+from loopeng.engines import build_engine, engine_from_reference
 from loopeng.engines.specdec import SpecDecEngine, list_models
-from loopeng.errors import EngineError
+from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import TextEngine, TextRequest
 from loopeng.schema import Message
 from loopeng.schema.task import EngineSpec
