@@ -1,0 +1,138 @@
+"""One SQLite file: its connections, and the two kinds of session.
+
+A read session is a plain BEGIN, a snapshot. A write session is BEGIN IMMEDIATE: it waits for its turn at the start, so
+what it has read is still true when it writes, and it meets no lock half-way. Sessions are short: no model or network
+call belongs inside one. WAL lets readers and the one writer work at the same time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import StatementError
+from sqlmodel import Session
+
+from loopeng.errors import StoreError
+from loopeng.store.migrations import migrate
+
+__all__ = ["Database"]
+
+_BUSY_TIMEOUT_S = 30.0
+_SCHEME = "sqlite:///"
+
+
+class Database:
+    """An open file, migrated to the newest schema. Usable from any thread; not across a fork.
+
+    Every method raises StoreError where the file cannot be used: locked for too long, damaged, not a database.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout_s: float = _BUSY_TIMEOUT_S) -> None:
+        self.path = path
+        self._reader = _make_engine(path, busy_timeout_s)
+        self._writer = self._reader.execution_options(begin="BEGIN IMMEDIATE")
+
+    @classmethod
+    def open(cls, path: Path | str, *, busy_timeout_s: float = _BUSY_TIMEOUT_S) -> Database:
+        """Open a file, or make it and the folders above it. ``sqlite:///`` URLs are taken too."""
+        database = cls(_file_of(path), busy_timeout_s=busy_timeout_s)
+        try:
+            database.path.parent.mkdir(parents=True, exist_ok=True)
+            with database._errors():
+                migrate(database._writer)  # first: it leaves alone what is not ours
+                _use_write_ahead_log(database._reader, busy_timeout_s)
+        except OSError as error:
+            database.close()
+            raise StoreError(f"{database.path}: {error}") from error
+        except StoreError:
+            database.close()
+            raise
+        return database
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that sees one moment of the database and writes nothing."""
+        with self._errors(), Session(self._reader) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session that is alone in writing; it commits at the end, or leaves no trace if the block raises."""
+        with self._errors(), Session(self._writer) as session:
+            session.connection()  # BEGIN IMMEDIATE now, not at the first statement
+            yield session
+            session.commit()
+
+    def close(self) -> None:
+        self._reader.dispose()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (StatementError, sqlite3.Error) as error:
+            cause = error.orig if isinstance(error, StatementError) else error
+            if _is_locked(cause):
+                raise StoreError(f"{self.path} is locked: another process has kept writing for too long") from error
+            raise StoreError(f"{self.path}: {cause}") from error
+
+
+def _file_of(path: Path | str) -> Path:
+    if isinstance(path, str) and path.startswith(_SCHEME):
+        path = path.removeprefix(_SCHEME)
+    if "://" in str(path) or str(path) in ("", ":memory:"):
+        raise StoreError(f"a database is a file, named by its path or as {_SCHEME}PATH, not {str(path)!r}")
+    return Path(path)
+
+
+def _make_engine(path: Path, busy_timeout_s: float) -> Engine:
+    url = URL.create("sqlite", database=str(path))
+    engine = create_engine(url, connect_args={"timeout": busy_timeout_s}, max_overflow=-1)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # the driver must not open transactions: begin() below does
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        statement = connection.get_execution_options().get("begin", "BEGIN")
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        try:
+            driver.execute(statement)
+        except sqlite3.OperationalError as error:
+            if not _is_locked(error):
+                raise
+            driver.execute(statement)  # one retry
+
+    return engine
+
+
+def _use_write_ahead_log(engine: Engine, timeout_s: float) -> None:
+    """A lasting property of the file. SQLite's busy timeout does not cover the change, so two openers wait here."""
+    deadline = time.monotonic() + timeout_s
+    pooled = engine.raw_connection()
+    try:
+        driver = pooled.driver_connection
+        assert driver is not None
+        while driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                driver.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError as error:
+                if not _is_locked(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+    finally:
+        pooled.close()
+
+
+def _is_locked(error: BaseException | None) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)  # extended: the low byte is the kind
+    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

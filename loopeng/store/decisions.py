@@ -1,0 +1,227 @@
+"""What people decide, and what follows from it: commit and rollback. One write session each, all or nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from sqlmodel import Session, col, select
+
+from loopeng.errors import AlreadyDecidedError, ConflictError, RevisionMismatchError, StaleProposalError, UsageError
+from loopeng.schema import DECIDABLE_STATES, Decision, PromptVersion, Proposal, Revision, Watch
+from loopeng.schema.improvement import ProposalState
+from loopeng.store.lifecycle import change_state, mark_patterns, settle
+from loopeng.store.prompts import add_version, head_version, move_head
+from loopeng.store.proposals import ProposalRoom, add_revision
+from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
+from loopeng.store.tables import DecisionRow, PromptVersionRow, ProposalRow, RevisionRow, WatchRow
+
+__all__ = ["DecisionRoom"]
+
+_SHORTEST_HASH = 8
+_STATE_AFTER: dict[str, ProposalState] = {"approve": "approved", "edit": "testing", "reject": "rejected"}
+
+
+class DecisionRoom(ProposalRoom):
+    """The part of the store where a person's word is kept and takes effect."""
+
+    def decide(  # noqa: PLR0913  a decision records all of it
+        self,
+        *,
+        action: Literal["approve", "edit", "reject"],
+        proposal_id: str,
+        revision: int,
+        seen_hash: str,
+        by: str,
+        reason: str = "",
+        evidence: dict[str, Any] | None = None,
+        accepted_untested: bool = False,
+        new_revision: Revision | None = None,
+    ) -> Decision:
+        """Keep a decision and move the proposal: approved, rejected, or testing with ``new_revision`` as the next one.
+
+        Raises AlreadyDecidedError, StaleProposalError, RevisionMismatchError (another revision or text is pending), or
+        ConflictError (the proposal has expired or is not pending); then nothing is written.
+        """
+        if (action == "edit") != (new_revision is not None):
+            raise UsageError("an edit, and only an edit, brings a new revision")
+        now = self._clock()
+        self._settle()  # kept even if the decision is refused below
+        with self._database.write() as session:
+            settle(session, now)
+            row = _find_decidable(session, proposal_id, revision, seen_hash)
+            decision = Decision(
+                id=new_id(session, DecisionRow),
+                action=action,
+                prompt_name=row.prompt_name,
+                proposal_id=row.id,
+                revision=revision,
+                by=by,
+                reason=reason,
+                seen_hash=seen_hash,
+                evidence=evidence or {},
+                accepted_untested=accepted_untested,
+                created_at=now,
+            )
+            return _take_effect(session, row, decision, new_revision)
+
+    def decision(self, proposal_id: str, revision: int) -> Decision | None:
+        """The decision on a revision, if there is one."""
+        with self._database.read() as session:
+            return _decision_on(session, proposal_id, revision)
+
+    def decisions(self, *, prompt_name: str | None = None, proposal_id: str | None = None) -> list[Decision]:
+        """Decisions, the oldest first."""
+        query = select(DecisionRow).order_by(col(DecisionRow.seq))
+        if prompt_name is not None:
+            query = query.where(DecisionRow.prompt_name == prompt_name)
+        if proposal_id is not None:
+            query = query.where(DecisionRow.proposal_id == proposal_id)
+        with self._database.read() as session:
+            return [noun_of(Decision, row) for row in session.exec(query)]
+
+    def commit_proposal(self, proposal_id: str) -> PromptVersion | None:
+        """Make an approved proposal the head, once; None if the head moved meanwhile (the proposal is stale then).
+
+        Its patterns are watched from here on, and open proposals for the same prompt go stale.
+        Raises NotFoundError, and ConflictError where there is no approval.
+        """
+        now = self._clock()
+        with self._database.write() as session:
+            settle(session, now)
+            row = find(session, ProposalRow, proposal_id)
+            if row.state == "stale":
+                return None
+            if row.state == "committed":
+                made = session.exec(select(PromptVersionRow).where(PromptVersionRow.proposal_id == row.id)).one()
+                return noun_of(PromptVersion, made)
+            approval = _decision_on(session, row.id, row.revision)
+            if row.state != "approved" or approval is None or approval.action != "approve":
+                raise ConflictError(f"{row.id} is {row.state}, not approved")
+            version = _commit(session, noun_of(Proposal, row), approval)
+            change_state(session, row, "committed", f"as {version.id}")
+            mark_patterns(session, row.pattern_ids, to="watching", frm={"open", "proposed", "reopened"})
+            settle(session, now)
+            return version
+
+    def rollback(
+        self, prompt_name: str, *, to_version_id: str, seen_head_id: str, by: str, reason: str
+    ) -> PromptVersion:
+        """Move the head (back) to another version, as a decision; open proposals made for another head go stale.
+
+        The patterns that the versions left behind were made for are reopened.
+        Raises NotFoundError, UsageError for the head itself or a version of another prompt, and ConflictError if the
+        head is not ``seen_head_id``.
+        """
+        now = self._clock()
+        with self._database.write() as session:
+            head = head_version(session, prompt_name)
+            target = noun_of(PromptVersion, find(session, PromptVersionRow, to_version_id))
+            if head.id != seen_head_id:
+                raise ConflictError(f"the head of {prompt_name!r} is {head.id}, not {seen_head_id}")
+            if target.prompt_name != prompt_name or target.id == head.id:
+                raise UsageError(f"{target.id} is not another version of {prompt_name!r}")
+            decision = Decision(
+                id=new_id(session, DecisionRow),
+                action="rollback",
+                prompt_name=prompt_name,
+                version_id=target.id,
+                by=by,
+                reason=reason,
+                seen_hash=head.text_hash,
+                evidence={"from_version_id": head.id},
+                created_at=now,
+            )
+            insert_once(session, DecisionRow, values_of(decision))
+            move_head(session, prompt_name, frm=head.id, to=target.id)
+            _reopen_patterns(session, left=head, now_at=target)
+            settle(session, now)
+            return target
+
+    def save_watch(self, watch: Watch) -> None:
+        """Keep a watch; a second time nothing changes."""
+        with self._database.write() as session:
+            insert_once(session, WatchRow, values_of(watch))
+
+    def watches(self, prompt_name: str) -> list[Watch]:
+        """What is being watched for a prompt, the oldest first."""
+        query = (
+            select(WatchRow)
+            .join(PromptVersionRow, col(PromptVersionRow.id) == WatchRow.prompt_version_id)
+            .where(PromptVersionRow.prompt_name == prompt_name)
+            .order_by(col(PromptVersionRow.number), col(WatchRow.pattern_id))
+        )
+        with self._database.read() as session:
+            return [noun_of(Watch, row) for row in session.exec(query)]
+
+
+def _decision_on(session: Session, proposal_id: str, revision: int) -> Decision | None:
+    on = DecisionRow.proposal_id == proposal_id, DecisionRow.revision == revision
+    row = session.exec(select(DecisionRow).where(*on)).first()
+    return noun_of(Decision, row) if row is not None else None
+
+
+def _find_decidable(session: Session, proposal_id: str, revision: int, seen_hash: str) -> ProposalRow:
+    """The proposal, if it waits for a decision on this very text; else the ConflictError that says why not."""
+    row = find(session, ProposalRow, proposal_id)
+    if earlier := _decision_on(session, row.id, revision):
+        done = f"{earlier.action} by {earlier.by} at {earlier.created_at:%Y-%m-%d %H:%M} UTC"
+        raise AlreadyDecidedError(f"{row.id} revision {revision} is decided: {done}")
+    if row.state == "stale":
+        raise StaleProposalError(f"{row.id} is stale: {row.state_reason}")
+    if revision != row.revision:
+        raise RevisionMismatchError(f"{row.id} is at revision {row.revision}, not {revision}: look again")
+    if row.state not in DECIDABLE_STATES or revision == 0:
+        raise ConflictError(f"{row.id} is {row.state}: {row.state_reason or 'it is not waiting for a decision'}")
+    text_hash = noun_of(Revision, session.get_one(RevisionRow, (row.id, revision))).text_hash
+    if len(seen_hash) < _SHORTEST_HASH or not text_hash.startswith(seen_hash.lower()):
+        raise RevisionMismatchError(
+            f"{row.id} revision {revision} has the text {text_hash[:_SHORTEST_HASH]}, not {seen_hash!r}: look again"
+        )
+    return row
+
+
+def _take_effect(session: Session, row: ProposalRow, decision: Decision, new_revision: Revision | None) -> Decision:
+    if not insert_once(session, DecisionRow, values_of(decision)):
+        raise AlreadyDecidedError(f"{row.id} revision {decision.revision} is decided")
+    if new_revision is not None:
+        numbered = {"proposal_id": row.id, "revision": row.revision + 1}
+        add_revision(session, row, new_revision.model_copy(update=numbered))
+    change_state(session, row, _STATE_AFTER[decision.action], decision.reason or None)
+    return decision
+
+
+def _commit(session: Session, proposal: Proposal, approval: Decision) -> PromptVersion:
+    head = head_version(session, proposal.prompt_name)
+    revision = noun_of(Revision, session.get_one(RevisionRow, (proposal.id, proposal.revision)))
+    version = add_version(
+        session,
+        parent=head,
+        prompt_name=head.prompt_name,
+        template=head.template,
+        rules=revision.rules,
+        text_hash=revision.text_hash,
+        source="proposal",
+        proposal_id=proposal.id,
+        revision=revision.revision,
+        created_by=approval.by,
+        created_at=approval.created_at,
+    )
+    move_head(session, head.prompt_name, frm=proposal.base_version_id, to=version.id)
+    return version
+
+
+def _reopen_patterns(session: Session, *, left: PromptVersion, now_at: PromptVersion) -> None:
+    """The rules of proposals that are in ``left`` and not in ``now_at`` work no more: their failures may come back."""
+    undone = _proposals_in(session, left) - _proposals_in(session, now_at)
+    for row in session.exec(select(ProposalRow).where(col(ProposalRow.id).in_(undone))):
+        mark_patterns(session, row.pattern_ids, to="reopened", frm={"watching", "fixed"})
+
+
+def _proposals_in(session: Session, version: PromptVersion) -> set[str]:
+    """The proposals committed on the way from the first version to this one."""
+    found: set[str] = set()
+    step: PromptVersionRow | None = session.get_one(PromptVersionRow, version.id)
+    while step is not None:
+        found |= {step.proposal_id} if step.proposal_id else set()
+        step = session.get(PromptVersionRow, step.parent_id) if step.parent_id else None
+    return found

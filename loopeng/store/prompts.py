@@ -1,0 +1,115 @@
+"""The versions of a prompt, and its head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlmodel import Session, col, func, select, update
+
+from loopeng.errors import ConflictError, NotFoundError
+from loopeng.prompts import text_hash
+from loopeng.schema import PromptVersion
+from loopeng.store.lifecycle import settle
+from loopeng.store.room import Room
+from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
+from loopeng.store.tables import PromptRow, PromptVersionRow
+
+__all__ = ["PromptRoom", "add_version", "head_version", "move_head"]
+
+
+class PromptRoom(Room):
+    """The part of the store that keeps prompts."""
+
+    def adopt_template(
+        self, prompt_name: str, template: str, *, by: str
+    ) -> tuple[PromptVersion, bool, tuple[str, ...]]:
+        """Make the file's template the head's: the first version, or a "file edit" that carries the rules.
+
+        Returns the head, whether it is a new version, and the ids of the proposals that went stale by it.
+        """
+        now = self._clock()
+        with self._database.write() as session:
+            head = _head_or_none(session, prompt_name)
+            if head is not None and head.template == template:
+                return head, False, ()
+            rules = head.rules if head is not None else ()
+            new = add_version(
+                session,
+                parent=head,
+                prompt_name=prompt_name,
+                template=template,
+                rules=rules,
+                text_hash=text_hash(template, rules),
+                source="file edit" if head is not None else "task file",
+                created_by=by,
+                created_at=now,
+            )
+            if head is None:
+                insert_once(session, PromptRow, {"name": prompt_name, "head_id": new.id})
+            else:
+                move_head(session, prompt_name, frm=head.id, to=new.id)
+            return new, True, settle(session, now)
+
+    def head(self, prompt_name: str) -> PromptVersion:
+        """The version in use. Raises NotFoundError listing the prompts there are."""
+        with self._database.read() as session:
+            return head_version(session, prompt_name)
+
+    def prompt_version(self, version_id: str) -> PromptVersion:
+        """A version by its id or the beginning of it. Raises NotFoundError."""
+        with self._database.read() as session:
+            return noun_of(PromptVersion, find(session, PromptVersionRow, version_id))
+
+    def prompt_versions(self, prompt_name: str) -> list[PromptVersion]:
+        """All versions by number. Raises NotFoundError where there is no such prompt."""
+        versions = select(PromptVersionRow).where(PromptVersionRow.prompt_name == prompt_name)
+        with self._database.read() as session:
+            head_version(session, prompt_name)
+            rows = session.exec(versions.order_by(col(PromptVersionRow.number)))
+            return [noun_of(PromptVersion, row) for row in rows]
+
+    def prompt_names(self) -> list[str]:
+        with self._database.read() as session:
+            return _names(session)
+
+
+def head_version(session: Session, prompt_name: str) -> PromptVersion:
+    """The version in use. Raises NotFoundError listing the prompts there are."""
+    head = _head_or_none(session, prompt_name)
+    if head is None:
+        names = _names(session)
+        raise NotFoundError(f"no prompt {prompt_name!r}; there are: {', '.join(names) or 'none'}")
+    return head
+
+
+def add_version(session: Session, *, parent: PromptVersion | None, prompt_name: str, **fields: Any) -> PromptVersion:
+    """Insert the version after the last one; the head stays where it is."""
+    last = session.exec(
+        select(func.max(PromptVersionRow.number)).where(PromptVersionRow.prompt_name == prompt_name)
+    ).one()
+    version = PromptVersion(
+        id=new_id(session, PromptVersionRow),
+        prompt_name=prompt_name,
+        number=(last or 0) + 1,
+        parent_id=parent.id if parent is not None else None,
+        **fields,
+    )
+    insert_once(session, PromptVersionRow, values_of(version))
+    return version
+
+
+def move_head(session: Session, prompt_name: str, *, frm: str, to: str) -> None:
+    """Compare and swap. Raises ConflictError if the head is not ``frm``."""
+    here = col(PromptRow.name) == prompt_name, col(PromptRow.head_id) == frm
+    if session.exec(update(PromptRow).where(*here).values(head_id=to)).rowcount != 1:
+        raise ConflictError(f"the head of {prompt_name!r} is no longer {frm}")
+
+
+def _head_or_none(session: Session, prompt_name: str) -> PromptVersion | None:
+    query = select(PromptVersionRow).join(PromptRow, col(PromptRow.head_id) == PromptVersionRow.id)
+    row = session.exec(query.where(PromptRow.name == prompt_name)).first()
+    return noun_of(PromptVersion, row) if row is not None else None
+
+
+def _names(session: Session) -> list[str]:
+    return list(session.exec(select(PromptRow.name).order_by(col(PromptRow.name))))

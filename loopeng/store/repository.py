@@ -1,0 +1,51 @@
+"""LoopStore: the only way into the database. Nouns in, nouns out.
+
+Rows under natural keys are the state: every write can be said twice. What it keeps is spread over rooms, a file each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from loopeng.schema import utc_now
+from loopeng.store.attempts import AttemptRoom
+from loopeng.store.database import Database
+from loopeng.store.decisions import DecisionRoom
+from loopeng.store.leases import LeaseRoom
+from loopeng.store.patterns import PatternRoom
+from loopeng.store.prompts import PromptRoom
+from loopeng.store.runs import RunRoom
+from loopeng.store.tasks import TaskRoom
+
+__all__ = ["LoopStore"]
+
+
+class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, PatternRoom, DecisionRoom, LeaseRoom):
+    """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
+
+    Conflicts between people or processes are ConflictError and its leaves; unknown ids are NotFoundError.
+    """
+
+    @classmethod
+    def open(cls, path: Path | str, *, clock: Callable[[], datetime] = utc_now) -> Self:
+        """Open a database, or make it with the folders above it, and migrate it to the newest schema.
+
+        Raises StoreError for a database of a newer loopeng and for a file that is not a database.
+        """
+        return cls(Database.open(path), clock)
+
+    @property
+    def path(self) -> Path:
+        return self._database.path
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect
+
+import loopeng.store.migrations
+from loopeng.errors import StoreError
+from loopeng.store import LoopStore
+from loopeng.store.columns import Table
+from loopeng.store.migrations import NEWEST
+
+FOLDER = Path(loopeng.store.migrations.__file__).parent
+
+
+def alembic_config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def build(path: Path, version: str) -> None:
+    """A database as the loopeng of that schema left it."""
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, version)
+    engine.dispose()
+
+
+def execute(path: Path, statement: str, *values: Any) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement, values).fetchall()
+
+
+def test_newest_is_the_only_head() -> None:
+    assert ScriptDirectory.from_config(alembic_config()).get_heads() == [NEWEST]
+
+
+def test_a_database_of_the_first_schema_is_brought_up_with_its_rows(database_path: Path) -> None:
+    build(database_path, "0001")
+    moment = "2026-01-01T00:00:00.000000+00:00"
+    version = ("ver-1", "describe", 1, "T{{ rules }}", "[]", "ab" * 32, None, "task file", None, None, "ana", moment)
+    execute(database_path, f"INSERT INTO prompt_version VALUES ({', '.join('?' * 12)})", *version)
+    execute(database_path, "INSERT INTO prompt VALUES ('describe', 'ver-1')")
+    with LoopStore.open(database_path) as store:
+        assert store.head("describe").template == "T{{ rules }}"
+        assert store.head("describe").created_at.isoformat() == "2026-01-01T00:00:00+00:00"
+    assert execute(database_path, "SELECT version_num FROM alembic_version") == [(NEWEST,)]
+
+
+def test_tables_and_migrations_agree(store: LoopStore) -> None:
+    engine = create_engine(f"sqlite:///{store.path}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, Table.metadata) == []
+        assert constraints(connection) == constraints(in_memory())
+    engine.dispose()
+
+
+def in_memory() -> Any:
+    connection = create_engine("sqlite://").connect()
+    Table.metadata.create_all(connection)
+    return connection
+
+
+def constraints(connection: Any) -> dict[str, Any]:
+    """What compare_metadata does not look at on SQLite: keys by name, and primary keys."""
+    found = inspect(connection)
+    named = [
+        (table, sorted(str(sorted(key.items(), key=str)) for key in keys))
+        for table in found.get_table_names()
+        if table != "alembic_version"
+        for keys in (
+            found.get_foreign_keys(table),
+            found.get_unique_constraints(table),
+            [found.get_pk_constraint(table)],
+        )
+    ]
+    return {str(position): entry for position, entry in enumerate(sorted(named))}
+
+
+def test_opening_twice_changes_nothing(store: LoopStore) -> None:
+    before = execute(store.path, "SELECT sql FROM sqlite_master ORDER BY name")
+    LoopStore.open(store.path).close()
+    assert execute(store.path, "SELECT sql FROM sqlite_master ORDER BY name") == before
+
+
+def test_an_up_to_date_database_opens_without_alembic(store: LoopStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "alembic", None)  # importing it raises
+    LoopStore.open(store.path).close()
+
+
+def test_a_newer_database_asks_for_an_upgrade(store: LoopStore) -> None:
+    execute(store.path, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match=r"newer loopeng \(schema 9999, here .*upgrade loopeng"):
+        LoopStore.open(store.path)
+
+
+def test_another_programs_database_is_refused_and_left_alone(database_path: Path) -> None:
+    execute(database_path, "CREATE TABLE customers (name TEXT)")
+    before = database_path.read_bytes()
+    with pytest.raises(StoreError, match="not a database of loopeng: it has 'customers'"):
+        LoopStore.open(database_path)
+    assert database_path.read_bytes() == before
+
+
+def test_a_migration_that_breaks_leaves_the_file_as_it_was(database_path: Path) -> None:
+    """The last table is in the way; those before it are taken back."""
+    execute(database_path, "CREATE TABLE alembic_version (version_num TEXT)")
+    execute(database_path, "CREATE TABLE lease (name TEXT)")
+    with pytest.raises(StoreError, match="table lease already exists"):
+        LoopStore.open(database_path)
+    names = [("alembic_version",), ("lease",)]
+    assert execute(database_path, "SELECT name FROM sqlite_master ORDER BY name") == names
+    execute(database_path, "DROP TABLE lease")
+    LoopStore.open(database_path).close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE decision SET action = 'reject'",
+        "UPDATE decision SET reason = reason",
+        "DELETE FROM decision",
+        "INSERT OR REPLACE INTO decision SELECT * FROM decision",
+        "REPLACE INTO decision SELECT NULL, 'dec-other', 'reject', prompt_name, proposal_id, revision, version_id, "
+        "'eve', reason, seen_hash, evidence, accepted_untested, created_at FROM decision",
+    ],
+)
+def test_decisions_cannot_be_changed_even_by_hand(store: LoopStore, make: Any, statement: str) -> None:
+    make.committed()
+    before = execute(store.path, "SELECT * FROM decision")
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        execute(store.path, statement)
+    assert execute(store.path, "SELECT * FROM decision") == before
+    assert len(before) == 1
