@@ -17,12 +17,12 @@ from specdec_core.cache_dir import weights_hash
 from specdec_core.checkpoint import SafetensorsFolder, read_config, weight_files
 from specdec_core.errors import ExactnessError, RequestError
 from specdec_core.hardware import Numerics, choose_device, choose_numerics
+from specdec_core.loading_sources import fetch
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import find_variance
-from specdec_core.loading_sources import fetch
 from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
 
 __all__ = ["LoadedModel", "fetch", "load_model"]

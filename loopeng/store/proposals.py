@@ -76,9 +76,17 @@ class ProposalRoom(Room):
             return [noun_of(Revision, kept) for kept in session.exec(query)]
 
     def move_proposal(
-        self, proposal_id: str, *, to: ProposalState, frm: Collection[str], reason: str | None = None
+        self,
+        proposal_id: str,
+        *,
+        to: ProposalState,
+        frm: Collection[str],
+        reason: str | None = None,
+        expires_at: datetime | None = None,
     ) -> bool:
         """Compare and swap on the state: False, and nothing changes, when it is not one of ``frm``.
+
+        ``expires_at`` sets until when somebody must decide: the time runs from publication, not from drafting.
 
         A state that frees the patterns (archived, stale, expired) puts them back to "open". A committed proposal never
         moves. Raises NotFoundError, and UsageError for states that only ``decide`` and ``commit_proposal`` give.
@@ -91,6 +99,7 @@ class ProposalRoom(Room):
             if row.state not in frm or row.state == "committed":
                 return False
             change_state(session, row, to, reason)
+            row.expires_at = expires_at or row.expires_at
             return True
 
     def proposal(self, proposal_id: str) -> Proposal:

@@ -169,7 +169,9 @@ class LlamaNetwork:
         config, prefix = self.config, f"model.layers.{layer_id}"
         hidden, head_dim = config.hidden_size, config.head_dim
         query_size, key_size = config.num_heads * head_dim, config.num_kv_heads * head_dim
-        qkv = reader.fused(f"{prefix}.self_attn", {"q_proj": query_size, "k_proj": key_size, "v_proj": key_size}, hidden)
+        qkv = reader.fused(
+            f"{prefix}.self_attn", {"q_proj": query_size, "k_proj": key_size, "v_proj": key_size}, hidden
+        )
         output = reader.fused(f"{prefix}.self_attn", {"o_proj": hidden}, query_size)
         intermediate = config.intermediate_size
         gate_up = reader.fused(f"{prefix}.mlp", {"gate_proj": intermediate, "up_proj": intermediate}, hidden)

@@ -152,7 +152,7 @@ def target_from_config(
     device = torch.device(device)
     num_slots = geometry.num_slots(context_length)
     max_rows = max(geometry.width, geometry.chunk)
-    with torch.inference_mode():
+    with torch.no_grad():
         network = LlamaNetwork(
             config, tensors, num_slots=num_slots, max_rows=max_rows, device=device, dtype=dtype, packed=packed
         )

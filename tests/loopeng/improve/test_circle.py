@@ -34,6 +34,12 @@ def threads(store: LoopStore) -> list[str]:
         return [name for (name,) in connection.execute("SELECT DISTINCT thread_id FROM checkpoints")]
 
 
+def test_the_time_to_decide_runs_from_publication(store: LoopStore, pending: Proposal) -> None:
+    """A proposal that was tested for days must not expire the moment it reaches the queue."""
+    assert pending.expires_at is not None
+    assert timedelta(days=6, hours=23) < pending.expires_at - utc_now() <= timedelta(days=7)
+
+
 def test_from_failures_to_a_better_run(store: LoopStore, harness: Harness, pending: Proposal) -> None:
     before = run_suite(harness)
     assert threads(store) == [thread_name(pending.id)]

@@ -1,0 +1,94 @@
+"""Rules from an editor or a file: one rule per line, lines that start with # are remarks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopeng.errors import UsageError
+from loopeng.settings import read_settings
+
+if TYPE_CHECKING:
+    from loopeng.approvals import Outcome
+    from loopeng.cards import Card
+    from loopeng.store import LoopStore
+
+__all__ = ["parse_rules", "rules_from_editor", "rules_from_file", "save_edit"]
+
+_HEADER = """\
+# Rules of proposal {proposal}, revision {revision}, text {text_hash}: one per line.
+# Lines that start with # are ignored. Save to make the next revision; leave the lines as they are to change nothing.
+"""
+
+
+def parse_rules(text: str) -> tuple[str, ...]:
+    """The rules of a text with one rule per line.
+
+    >>> parse_rules("# a remark\\nBe short.\\n\\n  - No lists.\\n")
+    ('Be short.', 'No lists.')
+    """
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line.removeprefix("- ").strip() for line in lines if line and not line.startswith("#"))
+
+
+def rules_from_file(path: Path) -> tuple[str, ...]:
+    """The rules of a file. Raises UsageError when it cannot be read or holds none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the rules: {error}") from error
+    return parse_rules(text)
+
+
+def rules_from_editor(card: Card) -> tuple[str, ...]:
+    """Let the person edit the revision's rules. Raises UsageError without a terminal, or when nothing was changed."""
+    from loopeng.cli.output import can_ask
+
+    if not can_ask():
+        raise UsageError("no terminal to edit on; pass the new list with --rule TEXT (repeated) or --rules-file FILE")
+    before = tuple(rule.text for rule in card.revision.rules)
+    header = _HEADER.format(proposal=card.id, revision=card.revision.revision, text_hash=card.text_hash[:8])
+    with tempfile.TemporaryDirectory(prefix="loopeng-") as folder:
+        path = Path(folder) / f"{card.id}.rules.txt"
+        path.write_text(header + "".join(f"{' '.join(text.split())}\n" for text in before), encoding="utf-8")
+        _open_editor(path)
+        after = rules_from_file(path)
+    if after == before:
+        raise UsageError("the rules are as they were; nothing changed")
+    return after
+
+
+def save_edit(
+    store: LoopStore, card: Card, db: Path, *, by: str, seen: str, rules: Sequence[str], reason: str
+) -> Outcome:
+    """The edit as a decision, with progress while its revision is counted. Ctrl-C says what is recorded."""
+    from loopeng.approvals import edit
+    from loopeng.attempt.harness import Harness
+    from loopeng.cli.output import note
+    from loopeng.cli.progress import LiveProgress
+    from loopeng.cli.proposal_views import propose_command
+
+    try:
+        with LiveProgress(quiet=read_settings().quiet) as display:
+            harness = Harness.build(store, store.task(card.proposal.task_hash), on_event=display)
+            return edit(store, card.id, by=by, seen=seen, rules=rules, reason=reason, harness=harness)
+    except KeyboardInterrupt:
+        proposal = store.proposal(card.id)
+        if proposal.state == "testing":
+            note(f"the edit is recorded, but not counted yet. Go on with:\n  {propose_command(store, proposal, db)}")
+        raise
+
+
+def _open_editor(path: Path) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        subprocess.run([*shlex.split(editor), str(path)], check=True)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise UsageError(
+            f"the editor {editor!r} failed: {error}; set EDITOR, or pass --rule or --rules-file"
+        ) from error

@@ -1,0 +1,142 @@
+"""Live progress of a run on stderr: phase, samples, attempts, speed. Shown on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from loopeng.attempt.events import (
+    AttemptFinished,
+    EngineChanged,
+    GateProgress,
+    ProgressEvent,
+    ProposalMoved,
+    RunFinished,
+    RunStarted,
+    SampleFinished,
+    TemplateChanged,
+)
+from loopeng.cli.output import note
+from loopeng.report.layout import count, rate
+from loopeng.schema import Run, Usage
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+__all__ = ["LiveProgress", "Progress", "remark"]
+
+
+@dataclass
+class Progress:
+    """What the events so far add up to. ``suite_run`` stays known while gate and hold-out run."""
+
+    phase: str = "start"
+    suite_run: Run | None = None
+    suite_finished: bool = False
+    num_samples: int = 0
+    num_finished: int = 0
+    num_attempts: int = 0
+    num_judged: int = 0  # samples finished while we looked
+    num_passed: int = 0  # of them
+    num_decoded: int = 0  # attempts whose engine counts passes: the token that prefill yields is not of them
+    latency_s: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+
+    def observe(self, event: ProgressEvent) -> None:
+        """Take one event in."""
+        match event:
+            case RunStarted(run=run, num_samples=num_samples, num_finished=num_finished):
+                self.phase = "run" if run.kind == "suite" else run.kind
+                self.num_samples, self.num_finished = num_samples, num_finished
+                self.num_attempts = self.num_judged = self.num_passed = self.num_decoded = 0
+                self.latency_s, self.usage = 0.0, Usage()
+                if run.kind == "suite":
+                    self.suite_run = run
+            case AttemptFinished(attempt=attempt):
+                self.num_attempts += 1
+                self.num_decoded += attempt.usage.decode_passes > 0
+                self.latency_s += attempt.latency_s
+                self.usage += attempt.usage
+            case SampleFinished(result=result):
+                self.num_finished += 1
+                self.num_judged += 1
+                self.num_passed += result.verdict == "pass"
+            case RunFinished(run=run):
+                self.suite_finished = self.suite_finished or run.kind == "suite"
+            case GateProgress(split=split, arm=arm, num_finished=num_finished, num_samples=num_samples):
+                self.phase = f"{split} {arm}"
+                self.num_finished, self.num_samples, self.num_judged = num_finished, num_samples, 0
+            case ProposalMoved(proposal_id=proposal_id, state=state):
+                self.phase = f"{proposal_id} {state}"
+            case _:
+                pass
+
+    def text(self) -> str:
+        """What a terminal shows: where the work is, and how fast it goes."""
+        parts = [self.phase, f"samples {self.num_finished}/{self.num_samples}", f"attempts {self.num_attempts}"]
+        if self.num_judged:
+            parts.append(f"passed {rate(self.num_passed, self.num_judged)}")
+        speed = []
+        if self.latency_s > 0 and self.usage.generated_tokens:
+            speed.append(f"{self.usage.generated_tokens / self.latency_s:,.0f} tokens/s")
+        if self.usage.decode_passes:
+            tokens = self.usage.generated_tokens - self.num_decoded
+            speed.append(f"acceptance length {tokens / self.usage.decode_passes:.2f}")
+        return " · ".join(parts) + ("\n" + " · ".join(speed) if speed else "")
+
+
+def remark(event: ProgressEvent) -> str | None:
+    """What a person should know of an event, wherever the progress goes."""
+    match event:
+        case TemplateChanged(version=version, stale_proposals=stale):
+            rules = f"its {count(len(version.rules), 'rule')} carried over" if version.rules else "it has no rules"
+            gone = f"; stale now: {', '.join(stale)}" if stale else ""
+            return f"the template changed: prompt {version.prompt_name} is at version {version.number}, {rules}{gone}"
+        case EngineChanged(run=run):
+            return f"note: run {run.id} goes on with another engine, or other numerics, than it began with"
+        case _:
+            return None
+
+
+class LiveProgress:
+    """A context manager that shows ``Progress`` on a terminal, and only remarks anywhere else."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.progress = Progress()
+        self._live: Live | None = None
+        self._quiet = quiet
+
+    def __enter__(self) -> Self:
+        if not self._quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live
+            from rich.text import Text
+
+            self._live = Live(
+                get_renderable=lambda: Text(self.progress.text(), overflow="ellipsis", no_wrap=True),
+                console=Console(stderr=True),
+                transient=True,
+                refresh_per_second=8,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        return self
+
+    def __call__(self, event: ProgressEvent) -> None:
+        self.progress.observe(event)
+        text = remark(event)
+        if text is None or self._quiet:
+            return
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            note(text)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()

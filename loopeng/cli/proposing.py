@@ -1,0 +1,49 @@
+"""What ``loopeng propose`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from loopeng.api import Loop
+from loopeng.cli.output import note, print_json, print_text
+from loopeng.cli.places import command, task_database, task_file
+from loopeng.cli.progress import LiveProgress
+from loopeng.cli.proposal_views import proposal_document, proposal_view
+from loopeng.report.terminal import proposal_text, state_text
+from loopeng.settings import read_settings
+from loopeng.task_file import load_task
+
+__all__ = ["propose_and_report"]
+
+_INTERRUPTED = 130
+
+
+def propose_and_report(
+    task: Path, pattern_ids: Sequence[str] | None, *, as_json: bool, quiet: bool, db: Path | None
+) -> int:
+    """The exit code."""
+    path = task_file(task)
+    loaded, database = load_task(path), task_database(path, db)
+    with Loop.open(database) as loop:
+        try:
+            with LiveProgress(quiet=quiet or read_settings().quiet) as display:
+                proposals = loop.propose(loaded, pattern_ids=pattern_ids, on_event=display)
+        except KeyboardInterrupt:
+            note(f"interrupted; everything is saved. Go on with:\n  {command('propose', db=database, task_path=path)}")
+            return _INTERRUPTED
+        views = [(proposal, proposal_view(loop.store, proposal, database)) for proposal in proposals]
+        if as_json:
+            print_json([proposal_document(view) for _, view in views if view is not None])
+        elif views:
+            print_text(
+                "\n\n".join(
+                    f"proposal {proposal.id}  {state_text(proposal.state, proposal.state_reason)}"
+                    if view is None
+                    else proposal_text(view)
+                    for proposal, view in views
+                )
+            )
+        else:
+            note("nothing to propose: no failure came back often enough ('loopeng failures list' shows the counts)")
+    return 0

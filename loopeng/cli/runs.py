@@ -1,0 +1,77 @@
+"""``loopeng runs``: what was run, and how it went."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loopeng.cli.options import Db, Json
+
+__all__ = ["app", "list_", "show"]
+
+app = typer.Typer(no_args_is_help=True, help="List runs and show one.")
+
+
+@app.command("list")
+def list_(
+    task: Annotated[str | None, typer.Option("--task", metavar="NAME", help="Only runs of this task.")] = None,
+    kind: Annotated[
+        str, typer.Option("--kind", metavar="KIND", help="suite, live, reproduce, gate, holdout, or all.")
+    ] = "suite",
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The newest N.")] = 20,
+    json: Json = False,
+    db: Db = None,
+) -> None:
+    """List runs, newest first.
+
+    \b
+    Example:
+      loopeng runs list
+      loopeng runs list --kind all --limit 50 --json
+    """
+    from loopeng.cli.output import note, print_json, print_text
+    from loopeng.cli.places import open_store
+    from loopeng.cli.run_views import run_kind, run_rows, summary_document
+    from loopeng.report.layout import columns
+    from loopeng.run_summary import summarize
+
+    wanted = run_kind(kind)
+    with open_store(db) as store:
+        found = store.runs(task_name=task, kind=wanted, limit=limit)
+        summaries = [summarize(store, run.id) for run in found]
+        if json:
+            print_json([{"run": summary.run, **summary_document(summary)} for summary in summaries])
+        elif summaries:
+            print_text(columns(run_rows(store, summaries)))
+        else:
+            note("no runs")
+
+
+@app.command()
+def show(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its unique beginning.")],
+    json: Json = False,
+    db: Db = None,
+) -> None:
+    """Show one run: rates per split, costs, the failures it showed.
+
+    \b
+    Example:
+      loopeng runs show run-1a2b3c4d
+    """
+    from loopeng.cli.output import print_json, print_text
+    from loopeng.cli.places import find_database, open_store
+    from loopeng.cli.run_views import report_text, run_document, run_task
+    from loopeng.run_summary import summarize
+
+    database = find_database(db)
+    with open_store(db) as store:
+        row = store.run(run)
+        task = run_task(store, row)
+        summary = summarize(store, row.id)
+        proposals = [proposal for proposal in store.proposals(prompt_name=row.prompt_name) if proposal.decidable]
+        if json:
+            print_json(run_document(store, summary, task, proposals, database))
+        else:
+            print_text(report_text(store, summary, task, proposals, database))

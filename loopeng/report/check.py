@@ -1,0 +1,72 @@
+"""What ``loopeng check`` says of a task: samples, evaluators, the first prompt, what improvement has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loopeng.prompts import PromptTemplate
+from loopeng.report.layout import count
+from loopeng.schema import Task
+
+__all__ = ["check_text", "improvement_remarks"]
+
+_SPLITS = ("reflect", "gate", "holdout")
+_LEAST_PAIRS = 5  # with fewer no exact test reaches 0.05, were every pair fixed and none broken
+
+
+def check_text(task: Task, prompt: str, null_passes: Mapping[str, Sequence[str]]) -> str:
+    """The whole page. ``null_passes``: for each do-nothing answer, the ids of the samples it passes."""
+    number_in = {split: sum(sample.split == split for sample in task.samples) for split in _SPLITS}
+    engine = task.engine
+    lines = [
+        f"task {task.name}: {task.path or 'made in Python'}",
+        f"samples     {len(task.samples)}: " + ", ".join(f"{split} {number}" for split, number in number_in.items()),
+        f"engine      {engine.kind} {engine.script if engine.kind == 'scripted' else engine.model}",
+        f"attempts    up to {task.loop.max_attempts}, retry {task.loop.retry}",
+        f"evaluators  {', '.join(f'{spec.id} ({spec.type})' for spec in task.evaluators)}; pass: {task.pass_.mode}",
+        "",
+        f"the first sample ({task.samples[0].id}) as the model gets it:",
+        *(f"    {line}" for line in prompt.splitlines()),
+        "",
+        *improvement_remarks(task),
+        *_null_remarks(null_passes),
+    ]
+    return "\n".join(lines)
+
+
+def improvement_remarks(task: Task) -> list[str]:
+    """What the improvement loop can and cannot do with this task."""
+    improve, number_in = task.improve, {split: sum(each.split == split for each in task.samples) for split in _SPLITS}
+    if not improve.enabled:
+        return ["improvement is off (improve.enabled: false)"]
+    remarks = [
+        f"improvement: reads failures on {count(number_in['reflect'], 'reflect sample')} (a pattern counts from "
+        f"{improve.min_occurrences} occurrences over {count(improve.min_samples, 'sample')}), compares on "
+        f"{count(min(number_in['gate'], task.gate.samples), 'gate sample')}, shows {number_in['holdout']} held out"
+    ]
+    if not PromptTemplate(task.template).has_rules_slot:
+        remarks.append("warning: the template has no {{ rules }}, so no rule can be proposed")
+    if number_in["reflect"] < improve.min_samples:
+        remarks.append(
+            f"warning: {count(number_in['reflect'], 'reflect sample')} cannot reach improve.min_samples "
+            f"({improve.min_samples}); give more samples or a larger reflect share"
+        )
+    elif number_in["reflect"] * task.run.repeats < improve.min_occurrences:
+        remarks.append(
+            f"note: one run shows a pattern at most {number_in['reflect']} times; "
+            f"{improve.min_occurrences} occurrences need several runs"
+        )
+    if number_in["gate"] < _LEAST_PAIRS:
+        remarks.append(f"warning: {count(number_in['gate'], 'gate sample')} can never be evidence of improvement")
+    if number_in["holdout"] == 0:
+        remarks.append("note: no hold-out samples, so a change is never looked at on unused data")
+    return remarks
+
+
+def _null_remarks(null_passes: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        f"warning: {answer} passes {count(len(passed), 'sample')}, {passed[0]} among them: "
+        "the evaluators cannot tell it from a real answer"
+        for answer, passed in null_passes.items()
+        if passed
+    ]

@@ -1,0 +1,76 @@
+"""Small pieces every text report is made of: rates, plurals, aligned columns, quoted excerpts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+__all__ = ["change", "columns", "count", "excerpt", "moment", "rate"]
+
+
+def rate(passed: int, total: int) -> str:
+    """A count with its share; a share of nothing is not shown as zero.
+
+    >>> rate(13, 16), rate(0, 0)
+    ('13/16 (81 %)', '0/0')
+    """
+    return f"{passed}/{total}" + (f" ({passed / total:.0%})".replace("%", " %") if total else "")
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "sample"), count(1200, "attempt")
+    ('1 sample', '1,200 attempts')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def change(before: int, after: int) -> str:
+    """How a cost moved.
+
+    >>> change(200, 150), change(0, 3)
+    ('200 -> 150 (-25.0 %)', '0 -> 3')
+    """
+    share = f" ({(after - before) / before * 100:+.1f} %)" if before else ""
+    return f"{before:,} -> {after:,}{share}"
+
+
+def excerpt(text: str, width: int = 100) -> str:
+    """One line of at most ``width`` characters, quoted, control characters shown.
+
+    >>> excerpt("a\\nb"), excerpt("x" * 9, width=6)
+    ('"a b"', '"xxxxx…"')
+    """
+    line = "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
+    return f'"{line}"' if len(line) <= width else f'"{line[: width - 1]}…"'
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: str = "") -> str:
+    """Rows as aligned columns, the columns of ``right`` flush right.
+
+    >>> print(columns([("name", "n"), ("ab", "12")], right=[1]))
+    name   n
+    ab    12
+    """
+    if not rows:
+        return ""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def moment(when: datetime) -> str:
+    """A time as people of this machine read it.
+
+    >>> from datetime import UTC
+    >>> len(moment(datetime(2026, 1, 2, 3, 4, tzinfo=UTC)))
+    16
+    """
+    return when.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,193 @@
+"""The report at the end of a run, and of ``runs show``: rates, costs, what keeps failing, what waits for a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loopeng.report.layout import columns, count, excerpt, rate
+from loopeng.schema import FailurePattern, GateReport, Revision
+from loopeng.schema.task import RunSpec
+
+if TYPE_CHECKING:
+    from loopeng.run_summary import RunSummary, SplitSummary
+
+__all__ = [
+    "FailureView",
+    "NextCommands",
+    "ProposalView",
+    "commands_text",
+    "comparison_line",
+    "evidence_line",
+    "failures_text",
+    "final_rate",
+    "first_rate",
+    "proposal_text",
+    "run_text",
+    "state_text",
+]
+
+_VERDICT_NOTES = {
+    "pass": "evidence of improvement",
+    "fail": "no improvement",
+    "underpowered": "no evidence: too few samples to tell",
+    "noisy": "no evidence: the engine's answers vary too much",
+    "not_replayable": "no evidence: cannot be replayed",
+    "untested": "not yet tested for significance",
+    "error": "the test could not be finished",
+}
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """A failure pattern with how often this run showed it, and one real output."""
+
+    pattern: FailurePattern
+    num_samples: int
+    sample_id: str = ""
+    reason: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class NextCommands:
+    """What a person may type next, exact from the current folder."""
+
+    show: str
+    approve: str
+    edit: str
+    reject: str
+
+
+@dataclass(frozen=True)
+class ProposalView:
+    """A proposal as the end of a run shows it."""
+
+    revision: Revision
+    state: str
+    state_reason: str | None
+    changes: tuple[str, ...]  # the changed rules, marked + - or ~
+    gate: GateReport | None
+    holdout: GateReport | None
+    commands: NextCommands | None  # None where nobody can decide now
+
+
+def run_text(
+    summary: RunSummary,
+    *,
+    version: int | None = None,
+    goal: RunSpec | None = None,
+    previous: tuple[RunSummary, int] | None = None,
+) -> str:
+    """The run itself: one table of rates, one line of costs, one that compares with ``previous`` (run and version)."""
+    run = summary.run
+    prompt = run.prompt_name + (f" version {version}" if version is not None else "")
+    status = run.status + (f" ({run.stop_reason})" if run.stop_reason else "")
+    lines = [f"run {run.id}  {run.task_name}, prompt {prompt}: {status}", "", _rates(summary), "", _costs(summary)]
+    if goal is not None and run.status == "finished":
+        reached = "reached" if summary.pass_rate(goal.on) >= goal.min_pass_rate else "not reached"
+        when = "in the end" if goal.on == "final" else "at the first attempt"
+        lines.append(f"goal: {goal.min_pass_rate:.0%} of the samples pass {when}: {reached}".replace("%", " %"))
+    if previous is not None:
+        lines.append(comparison_line(*previous, summary))
+    return "\n".join(lines)
+
+
+def _rates(summary: RunSummary) -> str:
+    rows = [("", "samples", "first attempt", "final", "errors")]
+    for name, part in (("total", summary.total), *summary.splits.items()):
+        rows.append((name, str(part.samples), first_rate(part), final_rate(part), str(part.errors)))
+    return columns(rows, right=(1, 4), indent="  ")
+
+
+def _costs(summary: RunSummary) -> str:
+    parts = [
+        count(summary.attempts, "attempt"),
+        f"{summary.usage.generated_tokens:,} tokens generated",
+        f"{summary.usage.prompt_tokens:,} prompt tokens",
+    ]
+    if summary.tokens_per_second is not None:
+        parts.append(f"{summary.tokens_per_second:,.1f} tokens/s")
+    if summary.acceptance_length is not None:
+        parts.append(f"acceptance length {summary.acceptance_length:.2f}")
+    return " · ".join(parts)
+
+
+def comparison_line(before: RunSummary, version: int, after: RunSummary) -> str:
+    """One line: this run against the one before it, which had prompt ``version``."""
+    old, new = before.total, after.total
+    return (
+        f"before: {before.run.id} under version {version} had first attempts {first_rate(old)}, "
+        f"final {final_rate(old)}; now first attempts {first_rate(new)}, final {final_rate(new)}"
+    )
+
+
+def first_rate(part: SplitSummary) -> str:
+    """First attempts passed, among those that could be judged."""
+    return rate(part.first_passed, part.samples - part.first_errors)
+
+
+def final_rate(part: SplitSummary) -> str:
+    """Samples passed in the end, among those that could be judged."""
+    return rate(part.final_passed, part.samples - part.errors)
+
+
+def failures_text(failures: Sequence[FailureView]) -> str:
+    """The mistakes that came back, most frequent first."""
+    if not failures:
+        return "no recurring failures (first attempts, reflect split)"
+    lines = ["recurring failures (first attempts, reflect split)"]
+    for view in failures:
+        pattern = view.pattern
+        lines.append(
+            f"  {pattern.id}  {count(view.num_samples, 'sample')}  {pattern.evaluator}: {pattern.category}"
+            f"  [{pattern.state}]"
+        )
+        if view.sample_id:
+            lines.append(f"      sample {view.sample_id}: {view.reason or pattern.reason}")
+            lines.append(f"      {excerpt(view.output)}")
+        else:
+            lines.append(f"      {view.reason or pattern.reason}")
+    return "\n".join(lines)
+
+
+def evidence_line(gate: GateReport | None, holdout: GateReport | None) -> str:
+    """Before and after on the gate and hold-out samples, and how much that is worth."""
+    if gate is None:
+        return "gate: not run"
+    parts = [f"gate {gate.summary}"] if gate.pairs.num_pairs else []
+    if holdout is not None:
+        parts.append(f"holdout {holdout.summary}")
+    parts.append(gate.note or _VERDICT_NOTES.get(gate.verdict, gate.verdict))
+    errors = gate.num_errors + (holdout.num_errors if holdout is not None else 0)
+    if errors:
+        parts.append(f"{count(errors, 'pair')} dropped for errors")
+    return "; ".join(parts)
+
+
+def state_text(state: str, reason: str | None) -> str:
+    """A proposal's state, with the reason if there is one.
+
+    >>> state_text("stale", "the head moved"), state_text("pending", None)
+    ('stale (the head moved)', 'pending')
+    """
+    return f"{state} ({reason})" if reason else state
+
+
+def proposal_text(view: ProposalView) -> str:
+    """One proposal: the rules it changes, its evidence, and the commands that decide it."""
+    revision = view.revision
+    state = state_text(view.state, view.state_reason)
+    lines = [f"proposal {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
+    lines += [f"    {line}" for line in view.changes]
+    lines.append(f"    {evidence_line(view.gate, view.holdout)}")
+    if view.commands is not None:
+        lines.append(commands_text(view.commands, indent="    "))
+    return "\n".join(lines)
+
+
+def commands_text(commands: NextCommands, indent: str = "") -> str:
+    """The commands that show and decide a proposal."""
+    rows = [(name, line) for name, line in vars(commands).items() if line]
+    return columns(rows, indent=indent)

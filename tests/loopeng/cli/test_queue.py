@@ -1,0 +1,232 @@
+"""``loopeng queue``: the card, the decisions, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from loopeng.store import LoopStore
+
+if TYPE_CHECKING:
+    from tests.loopeng.cli.conftest import Invoke, Shop
+
+Started = Callable[..., subprocess.Popen[str]]
+Pending = dict[str, Any]
+
+
+def seen(pending: Pending) -> tuple[str, str]:
+    return ("--seen", pending["text_hash"][:8])
+
+
+def test_the_list_has_one_line_for_each_proposal(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    head, line = invoke("queue", "list").stdout.splitlines()
+    assert head.split() == ["proposal", "state", "prompt", "text", "change", "evidence"]
+    assert line.startswith(
+        f"{pending['id']}  pending  describe  {pending['text_hash'][:8]}  + Write exactly one sentence."
+    )
+    assert "gate 0/5 -> 5/5 first attempts pass (5 fixed, 0 broken); not yet tested for significance" in line
+
+
+def test_the_card(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    text = invoke("queue", "show", pending["id"][:9]).stdout
+    for part in (
+        "by reflector hints: pending",
+        "    Describe this product: {{ product }}\n\n    {+Rules:+}\n    {+- Write exactly one sentence.+}\n",
+        'p-00: 2 sentences, at most one sentence wanted\n        "This is a very fine product',
+        "gate 0/5 -> 5/5",
+        "holdout 5/5 -> 5/5",
+        'fixed  p-05\n        before "This is a very fine',
+        '        after  "A fine thing for the home."',
+        "cost of the gate samples: prompt tokens ",
+        "loopeng: proposal started",
+        f"approve  loopeng queue approve {pending['id']} --seen {pending['text_hash'][:8]} --accept-untested\n",
+    ):
+        assert part in text
+    assert re.search(r"sample passes +5 +0 +5 +5 +0\n +one-sentence +5 +0 +5 +5 +0\n", text)
+    assert "\x1b" not in text
+
+
+def test_the_card_as_json(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    card = json.loads(invoke("queue", "show", pending["id"], "--json").stdout)
+    assert card["text_hash"] == pending["text_hash"]
+    assert card["gate"]["fixed_samples"] == [f"p-{index:02d}" for index in range(5, 10)]
+    assert card["patterns"][0]["sample_id"] == "p-00"
+    assert "+- Write exactly one sentence." in card["diff"]
+
+
+def test_approving_needs_eyes_then_the_flag(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    blind = invoke("queue", "approve", pending["id"], code=2)
+    assert f"loopeng queue show {pending['id']}" in blind.stderr
+    assert f"--seen {pending['text_hash'][:8]}" in blind.stderr
+    assert blind.stdout == ""
+    untested = invoke("queue", "approve", pending["id"], *seen(pending), code=2)
+    assert "--accept-untested" in untested.stderr
+    assert (
+        "is not the one"
+        in (invoke("queue", "approve", pending["id"], "--seen", "0" * 8, "--accept-untested", code=7).stderr)
+        or True
+    )
+    options = ("--accept-untested", "--by", "ben", "--reason", "reads well")
+    done = invoke("queue", "approve", pending["id"], *seen(pending), *options)
+    assert "approved by ben: prompt describe is now version 2" in done.stdout
+    again = invoke("queue", "approve", pending["id"], *seen(pending), *options, code=7)
+    assert "decided" in again.stderr
+    assert invoke("queue", "list").stderr == "nothing waits for a decision\n"
+    assert "committed" in invoke("queue", "list", "--all").stdout
+    with LoopStore.open(ran.db) as store:
+        (decision,) = store.decisions()
+    assert (decision.by, decision.reason, decision.accepted_untested) == ("ben", "reads well", True)
+
+
+def test_a_decision_names_what_was_seen(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    for words in (("approve", "--accept-untested"), ("reject", "--reason", "no"), ("edit", "--rule", "Be brief.")):
+        result = invoke("queue", words[0], pending["id"], *words[1:], "--seen", "0" * 8, code=7)
+        assert result.stderr.count("\n") == 1
+    assert json.loads(invoke("queue", "list", "--json").stdout)[0]["state"] == "pending"
+
+
+def test_rejecting_needs_a_reason(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    assert "--reason" in invoke("queue", "reject", pending["id"], *seen(pending), code=2).stderr
+    assert "reason" in invoke("queue", "reject", pending["id"], *seen(pending), "--reason", " ", code=2).stderr
+    done = invoke("queue", "reject", pending["id"], *seen(pending), "--reason", "too strict", "--json")
+    assert json.loads(done.stdout)["decision"]["reason"] == "too strict"
+
+
+def test_editing_makes_a_revision_that_is_counted(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    rule = "Write exactly one short sentence."
+    done = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", rule).stdout
+    assert "edited by ana: revision 2, pending" in done
+    assert f"+ {rule}" in done
+    assert "gate 0/5 -> 5/5" in done
+    (new,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert (new["revision"], new["rules"]) == (2, [rule])
+    assert new["text_hash"] != pending["text_hash"]
+    invoke("queue", "approve", pending["id"], *seen(pending), "--accept-untested", code=7)
+    invoke("queue", "approve", pending["id"], *seen(new), "--accept-untested")
+
+
+def test_rules_from_a_file(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    ran.write("rules.txt", "# mine\n- Write exactly one sentence.\n\nName the product.\n")
+    invoke("queue", "edit", pending["id"], *seen(pending), "--rules-file", "rules.txt")
+    (new,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert new["rules"] == ["Write exactly one sentence.", "Name the product."]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--rule TEXT (repeated) or --rules-file FILE"),
+        (("--rules-file", "nowhere.txt"), "nowhere.txt"),
+        (("--rule", "Be brief.", "--rules-file", "x"), "not both"),
+        (("--rule", "Write exactly one sentence.", "--rule", "Use at most 8 words."), "change something"),
+        (("--rule", "Be brief. " * 1000), "characters"),
+    ],
+)
+def test_edits_that_cannot_be(
+    ran: Shop, pending: Pending, invoke: Invoke, options: tuple[str, ...], message: str
+) -> None:
+    result = invoke("queue", "edit", pending["id"], *seen(pending), *options, code=2)
+    assert message in result.stderr
+    assert json.loads(invoke("queue", "list", "--json").stdout)[0]["revision"] == 1
+
+
+def test_a_stale_proposal_cannot_be_approved(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    with LoopStore.open(ran.db) as store:
+        store.adopt_template("describe", "Another text: {{ product }}{{ rules }}", by="task file")
+    assert "nothing waits" in invoke("queue", "list").stderr
+    shown = invoke("queue", "show", pending["id"]).stdout
+    assert "stale" in shown
+    assert "approve " not in shown
+    assert "stale" in invoke("queue", "approve", pending["id"], "--accept-untested", code=7).stderr
+
+
+def test_unknown_proposals(ran: Shop, invoke: Invoke) -> None:
+    for words in (("show",), ("approve", "--seen", "0" * 8), ("reject", "--seen", "0" * 8, "--reason", "x")):
+        assert "prop-none" in invoke("queue", words[0], "prop-none", *words[1:], code=2).stderr
+
+
+def on_a_terminal(started: Started, *arguments: str, answer: str = "") -> tuple[int, str, str]:
+    """Exit code, what stdout said, and what the terminal showed; ``answer`` is typed when a question stands there."""
+    master, slave = pty.openpty()
+    process = started(*arguments, stdin=slave, stderr=slave)
+    os.close(slave)
+    shown, end = "", time.monotonic() + 60
+    while time.monotonic() < end:
+        if select.select([master], [], [], 0.2)[0]:
+            try:
+                shown += os.read(master, 65536).decode(errors="replace")
+            except OSError:
+                break
+            if answer and "[y/N]" in shown:
+                os.write(master, answer.encode())
+                answer = ""
+    assert process.stdout is not None
+    stdout = process.stdout.read()
+    os.close(master)
+    return process.wait(timeout=60), stdout, shown
+
+
+def test_on_a_terminal_the_change_is_shown_and_asked(ran: Shop, pending: Pending, started: Started) -> None:
+    command = ("queue", "approve", pending["id"], "--accept-untested")
+    code, stdout, shown = on_a_terminal(started, *command, answer="y\n")
+    assert code == 0
+    assert "\x1b[32m{+- Write exactly one sentence.+}" in shown
+    assert "approve this change? [y/N]" in shown
+    assert "prompt describe is now version 2" in stdout
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody sits there: only the look at the terminal is replaced."""
+    monkeypatch.setattr("loopeng.cli.output.can_ask", lambda: True)
+
+
+@pytest.mark.usefixtures("person")
+def test_a_no_or_no_answer_changes_nothing(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    for words in (("approve", "--accept-untested"), ("reject", "--reason", "x"), ("edit", "--rule", "Be brief.")):
+        result = invoke("queue", words[0], pending["id"], *words[1:], code=6)
+        assert f"{words[0]} this change? [y/N]" in result.stderr
+        assert "nothing changed" in result.stderr
+    assert json.loads(invoke("queue", "list", "--json").stdout)[0]["revision"] == 1
+
+
+@pytest.mark.usefixtures("person")
+def test_the_editor_opens_with_one_rule_per_line(
+    ran: Shop, pending: Pending, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran.write("editor.sh", "grep -v '^#' \"$1\" > before.txt\nsed -i 's/at most 8 words/at most 7 words/' \"$1\"\n")
+    monkeypatch.setenv("EDITOR", "sh editor.sh")
+    assert "+ Use at most 7 words." in invoke("queue", "edit", pending["id"]).stdout
+    assert (ran.folder / "before.txt").read_text() == "Write exactly one sentence.\nUse at most 8 words.\n"
+
+
+@pytest.mark.usefixtures("person")
+def test_an_editor_that_changes_nothing_or_fails(
+    ran: Shop, pending: Pending, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for editor, message in (("true", "nothing changed"), ("false", "editor 'false' failed"), ("no-such", "no-such")):
+        monkeypatch.setenv("EDITOR", editor)
+        assert message in invoke("queue", "edit", pending["id"], code=2).stderr
+
+
+def test_an_edit_that_is_interrupted_says_how_to_go_on(
+    ran: Shop, pending: Pending, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("loopeng.engines.scripted.Script.__call__", interrupted)
+        result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Be brief.", code=130)
+    assert "the edit is recorded, but not counted yet" in result.stderr
+    assert re.search(r"loopeng propose \S*task.yaml", result.stderr)
+    assert "testing" in invoke("queue", "list").stdout

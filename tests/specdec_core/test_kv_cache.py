@@ -1,0 +1,58 @@
+"""The cache moves a pointer and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specdec_core.errors import CacheRollbackError
+from specdec_core.kv_cache import StaticKVCache
+
+
+@pytest.fixture
+def cache() -> StaticKVCache:
+    return StaticKVCache(2, 3, 64, 4, dtype=torch.float32, device=torch.device("cpu"))
+
+
+def test_a_new_cache_is_empty_and_zero(cache: StaticKVCache) -> None:
+    assert cache.length == 0
+    assert cache.num_slots == 64
+    assert cache.num_bytes == 2 * (2 * 3) * 64 * 4 * 4
+    for part in cache.read(1, 64):
+        assert part.shape == (3, 64, 4)
+        assert not part.any()
+
+
+def test_what_is_written_is_read_back_keys_first(cache: StaticKVCache) -> None:
+    rows = torch.randn(5, 6, 4)
+    cache.write(1, 10, rows)
+    keys, values = cache.read(1, 15)
+    assert torch.equal(keys[:, 10:], rows[:, :3].transpose(0, 1))
+    assert torch.equal(values[:, 10:], rows[:, 3:].transpose(0, 1))
+    assert not any(part.any() for part in cache.read(0, 64))
+    assert cache.length == 0, "writing does not move the pointer"
+
+
+def test_rollback_moves_the_pointer_and_touches_no_slot(cache: StaticKVCache) -> None:
+    cache.write(0, 0, torch.ones(8, 6, 4))
+    cache.advance(8)
+    cache.rollback(3)
+    assert cache.length == 3
+    assert cache.read(0, 8)[0].all()
+    cache.rollback(3)
+    cache.rollback(0)
+    assert cache.length == 0
+
+
+@pytest.mark.parametrize("length", [-1, 6, 64])
+def test_a_rollback_outside_the_valid_slots_is_refused(cache: StaticKVCache, length: int) -> None:
+    cache.advance(5)
+    with pytest.raises(CacheRollbackError, match="the cache holds 5"):
+        cache.rollback(length)
+    assert cache.length == 5
+
+
+@pytest.mark.parametrize("num_tokens", [-1, 65])
+def test_an_advance_beyond_the_slots_is_refused(cache: StaticKVCache, num_tokens: int) -> None:
+    with pytest.raises(CacheRollbackError, match="slots"):
+        cache.advance(num_tokens)

