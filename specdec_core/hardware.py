@@ -14,8 +14,17 @@ import torch
 
 from specdec_core.errors import ModelLoadError, RequestError
 from specdec_core.models.base import Exactness, Geometry
+from specdec_core.models.linear import can_pack
 
-__all__ = ["HARDWARE_TABLE", "HardwareRow", "Numerics", "choose_device", "choose_numerics", "find_row", "instruction_set"]
+__all__ = [
+    "HARDWARE_TABLE",
+    "HardwareRow",
+    "Numerics",
+    "choose_device",
+    "choose_numerics",
+    "find_row",
+    "instruction_set",
+]
 
 _DTYPES = {
     "float64": torch.float64,
@@ -43,7 +52,15 @@ HARDWARE_TABLE = (
     HardwareRow("cuda", "*", "bfloat16", 16, "bitwise", False, "16 rows share one read of the weights on tensor cores"),
     HardwareRow("cpu", "amx_bf16", "bfloat16", 16, "bitwise", True, "AMX tiles hold 16 rows"),
     HardwareRow("cpu", "avx512_bf16", "bfloat16", 8, "bitwise", True, _PACKED),
-    HardwareRow("cpu", "*", "float32", 8, "law", True, "bits are not promised where rows may cost extra; 8 if asked"),
+    HardwareRow(
+        "cpu",
+        "*",
+        "float32",
+        8,
+        "law",
+        True,
+        "8 rows may cost more than one here; ask for bitwise to have the bits too",
+    ),
     HardwareRow("*", "*", "*", 16, "law", False, "no measurement for this combination: only the law is promised"),
 )
 _DEFAULT_DTYPES = {
@@ -57,6 +74,7 @@ _DEFAULT_DTYPES = {
 class Numerics:
     """What was chosen, and why."""
 
+    device: torch.device
     dtype: torch.dtype
     geometry: Geometry
     packed: bool
@@ -121,11 +139,12 @@ def choose_numerics(
         raise RequestError(f"width must be at least 1, got {width!r}")
     row = find_row(device.type, isa, dtype)
     geometry = Geometry(exactness or row.exactness, width or row.width)
-    reasons.append(f"exactness {geometry.exactness}: " + ("as asked" if exactness else row.reason))
-    reasons.append(f"width {geometry.width}: " + ("as asked" if width else row.reason))
+    reasons.append(f"exactness {geometry.exactness}" + (": as asked" if exactness else f": {row.reason}"))
+    reasons.append(f"width {geometry.width}: " + ("as asked" if width else f"the table's for {device.type} {dtype}"))
+    packed = row.packed and can_pack(device, _DTYPES[dtype])
     name = isa if device.type == "cpu" else torch.cuda.get_device_name(device)
-    hardware = f"{device.type}:{name}" + ("+packed" if row.packed else "")
-    return Numerics(_DTYPES[dtype], geometry, row.packed, hardware, tuple(reasons))
+    hardware = f"{device.type}:{name}" + ("+packed" if packed else "")
+    return Numerics(device, _DTYPES[dtype], geometry, packed, hardware, tuple(reasons))
 
 
 def find_row(device_kind: str, isa: str, dtype: str) -> HardwareRow:

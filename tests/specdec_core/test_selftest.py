@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 from specdec_core.models.llama import LlamaNetwork
-from specdec_core.models.runner import LlamaTarget
 from specdec_core.models.selftest import find_variance
-from tests.specdec_core.tiny_models import make_tiny_llama
-
-Leak = Callable[[Tensor, int, int], Tensor]  # hidden, start, extent -> hidden
-
-
-class LeakyNetwork(LlamaNetwork):
-    """A network whose rows learn something about the pass they are in."""
-
-    leak: Leak
-
-    def forward(self, token_ids: Tensor, start: int, extent: int, *args: Any, **kwargs: Any) -> Tensor:
-        return self.leak(super().forward(token_ids, start, extent, *args, **kwargs), start, extent)
-
-
-def leaky(leak: Leak) -> LlamaTarget:
-    target = make_tiny_llama(dtype=torch.float32, context_length=2048)
-    target.network.__class__ = LeakyNetwork
-    target.network.leak = leak  # type: ignore[attr-defined]
-    return target
+from tests.specdec_core.tiny_models import Leak, make_leaky_llama, make_tiny_llama
 
 
 def in_later_rows(hidden: Tensor, factor: float) -> Tensor:
@@ -39,6 +17,7 @@ def in_later_rows(hidden: Tensor, factor: float) -> Tensor:
     return hidden * factors
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("width", [8, 16])
 @pytest.mark.parametrize("context_length", [20, 64, 65, 512, 2048])
@@ -46,6 +25,11 @@ def test_it_passes_on_the_fixed_geometry(dtype: torch.dtype, width: int, context
     target = make_tiny_llama(dtype=dtype, width=width, context_length=context_length)
     assert find_variance(target) is None
     assert target.cache_length == 0
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_network_that_leaks_nothing_passes() -> None:
+    assert find_variance(make_leaky_llama(lambda hidden, start, extent: hidden)) is None
 
 
 LEAKS: dict[str, tuple[Leak, str]] = {
@@ -63,13 +47,14 @@ LEAKS: dict[str, tuple[Leak, str]] = {
 }
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", LEAKS)
 def test_it_finds_a_leak(name: str) -> None:
     leak, message = LEAKS[name]
-    assert find_variance(leaky(lambda hidden, start, extent: hidden)) is None
-    assert message in (find_variance(leaky(leak)) or "")
+    assert message in (find_variance(make_leaky_llama(leak)) or "")
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_it_finds_a_head_that_looks_at_its_neighbours() -> None:
     class LeakyHead(LlamaNetwork):
         def logits(self, hidden: Tensor) -> Tensor:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from specdec_core.models.base import Exactness, Geometry
-from specdec_core.models.llama import LlamaConfig
+from specdec_core.models.llama import LlamaConfig, LlamaNetwork
 from specdec_core.models.runner import LlamaTarget, target_from_config
 
 TINY_CONFIG = LlamaConfig(
@@ -73,3 +76,23 @@ def make_tiny_llama(
         device=device,
         dtype=dtype,
     )
+
+
+Leak = Callable[[Tensor, int, int], Tensor]  # (hidden, start, extent) -> hidden
+
+
+class LeakyNetwork(LlamaNetwork):
+    """A network whose rows learn something about the pass they are in."""
+
+    leak: Leak
+
+    def forward(self, token_ids: Tensor, start: int, extent: int, *args: Any, **kwargs: Any) -> Tensor:
+        return self.leak(super().forward(token_ids, start, extent, *args, **kwargs), start, extent)
+
+
+def make_leaky_llama(leak: Leak) -> LlamaTarget:
+    """A tiny float32 Llama that breaks the bitwise promise by ``leak``."""
+    target = make_tiny_llama(dtype=torch.float32, context_length=2048)
+    target.network.__class__ = LeakyNetwork
+    target.network.leak = leak  # type: ignore[attr-defined]
+    return target

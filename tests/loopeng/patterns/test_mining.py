@@ -7,7 +7,7 @@ import re
 from loopeng.patterns.miner import mine
 from loopeng.patterns.trigger import Trigger, find_triggers
 from loopeng.runner import run_suite
-from loopeng.schema import Attempt, EvalResult, Run, Task
+from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Run, Sample, Task
 from loopeng.schema.task import ImproveSpec
 from loopeng.store import LoopStore
 from tests.loopeng.attempt.making import LONG, SHORT, Judge, Script, make_attempt, make_harness, make_samples, make_task
@@ -83,7 +83,8 @@ def evaluators_of(store: LoopStore, triggers: list[Trigger]) -> list[tuple[str, 
     return [tuple(store.pattern(pattern_id).evaluator for pattern_id in trigger.pattern_ids) for trigger in triggers]
 
 
-TASK = make_task(make_samples(8, "reflect"))
+EVALUATORS = tuple(EvaluatorSpec(id=name, type="length", max_words=5) for name in ("a", "b", "c", "d", "short"))
+TASK = make_task(make_samples(8, "reflect"), evaluators=EVALUATORS)
 
 
 def test_five_occurrences_over_three_samples_are_needed(store: LoopStore) -> None:
@@ -135,6 +136,56 @@ def test_occurrences_under_an_earlier_head_do_not_count(store: LoopStore) -> Non
     assert len(find_triggers(store, TASK)) == 1
     store.adopt_template("describe", "Other {{ product }}{{ rules }}", by="test")
     assert find_triggers(store, TASK) == []
+
+
+def test_a_sample_that_moved_to_the_gate_counts_no_more(store: LoopStore) -> None:
+    """Its failures were noted while it was a reflect sample. Now the gate tests on it: it must not shape a proposal."""
+    mine_counts(store, TASK, [{f"s{i}": ("a",) for i in range(5)}])
+    assert len(find_triggers(store, TASK)) == 1
+    moved = TASK.model_copy(update={"samples": (*make_samples(3, "reflect"), *make_samples(8, "gate")[3:])})
+    assert find_triggers(store, moved) == []
+
+
+def test_an_evaluator_that_is_gone_triggers_nothing(store: LoopStore) -> None:
+    mine_counts(store, TASK, [{f"s{i}": ("a", "b") for i in range(5)}])
+    assert evaluators_of(store, find_triggers(store, TASK)) == [("a", "b")]
+    without = TASK.model_copy(update={"evaluators": EVALUATORS[1:]})
+    assert evaluators_of(store, find_triggers(store, without)) == [("b",)]
+
+
+def test_a_reason_that_quotes_the_target_is_one_pattern_that_does_not_know_it(store: LoopStore) -> None:
+    """A pattern's reason reaches reflectors; and "wrong city" is one mistake, not one for every city."""
+    cities = ("Paris", "Lyon", "Vienna")
+    samples = tuple(
+        Sample(id=f"s{i}", inputs={"product": "mug"}, target=[city], split="reflect") for i, city in enumerate(cities)
+    )
+    task = make_task(samples)
+    run = begin(store, task)
+    for sample, city in zip(samples, cities, strict=True):
+        wrong = EvalResult(evaluator="city", passed=False, score=0, category="city.no", reason=f"expected {city}, got x")
+        store.save_attempt(make_attempt(run_id=run.id, sample_id=sample.id, results=(wrong,)))
+    mine(store, run.id, task)
+    (pattern,) = store.patterns()
+    assert (pattern.num_samples, pattern.reason) == (3, "expected <input>, got x")
+
+
+def test_a_pattern_has_the_remedy_that_its_evaluator_names_by_now(store: LoopStore) -> None:
+    """The first failures came before the user wrote a remedy into the task: the rule must still be found."""
+    for remedy in (None, "R1", "R2", None):
+        run = begin(store, TASK)
+        attempt = failing(run, "s0", "a")
+        results = tuple(result.model_copy(update={"remedy": remedy}) for result in attempt.results)
+        store.save_attempt(attempt.model_copy(update={"results": results}))
+        mine(store, run.id, TASK)
+    (pattern,) = store.patterns()
+    assert (pattern.num_occurrences, pattern.remedy) == (4, "R2")
+
+
+def test_the_patterns_of_a_run_are_its_own(store: LoopStore) -> None:
+    mine_counts(store, TASK, [{"s0": ("a", "b")}, {"s0": ("a",)}])
+    newest, oldest = store.runs()
+    assert [pattern.evaluator for pattern in store.patterns_of_run(newest.id)] == ["a"]
+    assert [(p.evaluator, p.num_occurrences) for p in store.patterns_of_run(oldest.id)] == [("a", 2), ("b", 1)]
 
 
 def test_an_unknown_prompt_has_no_triggers(store: LoopStore) -> None:
