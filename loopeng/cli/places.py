@@ -19,14 +19,18 @@ __all__ = ["command", "find_database", "open_store", "program", "task_database",
 
 
 def program() -> str:
-    """How this program was called: ``loopeng``, or ``python -m loopeng`` with the very Python that runs it."""
+    """How this program was called: ``loopeng``, or its path where the shell would not find it, or with ``-m``."""
     called = Path(sys.argv[0])
-    if (called.parent.name, called.name) != ("loopeng", "__main__.py"):
-        return "loopeng"
-    name = Path(sys.executable).name
-    on_path = shutil.which(name)
-    same = on_path is not None and Path(on_path) == Path(sys.executable)
-    return f"{name if same else shlex.quote(sys.executable)} -m loopeng"
+    if (called.parent.name, called.name) == ("loopeng", "__main__.py"):
+        return f"{_typed(Path(sys.executable))} -m loopeng"
+    return _typed(called) if called.name == "loopeng" and called.is_file() else "loopeng"
+
+
+def _typed(called: Path) -> str:
+    """The bare name where the shell finds this very file by it, else the path."""
+    on_path = shutil.which(called.name)
+    same = on_path is not None and Path(on_path).absolute() == called.absolute()
+    return called.name if same else shlex.quote(str(called))
 
 
 def task_file(path: Path) -> Path:

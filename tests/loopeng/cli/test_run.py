@@ -58,14 +58,22 @@ def test_from_the_first_run_to_a_better_prompt(shop: Shop, invoke: Invoke) -> No
     assert "proposal" not in second
 
 
-def test_the_printed_commands_work_in_a_shell(shop: Shop) -> None:
+@pytest.mark.parametrize("called", ["module", "script that is not on the path"])
+def test_the_printed_commands_work_in_a_shell(shop: Shop, called: str) -> None:
     """Typed in as they stand, from another folder than the task's, with a database elsewhere."""
     here = shop.folder.parent
+    program = f"{sys.executable} -m loopeng"
+    if called != "module":
+        program = "own/bin/loopeng"  # as after `make demo`, where nobody activated the environment
+        script = here / program
+        script.parent.mkdir(parents=True)
+        script.write_text(f"#!{sys.executable}\nfrom loopeng.cli import main\nmain()\n")
+        script.chmod(0o755)
 
     def shell(line: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(line, shell=True, cwd=here, capture_output=True, text=True, check=False)
 
-    first = shell(f"{sys.executable} -m loopeng run shop --db 'a place/x.db'")
+    first = shell(f"{program} run shop --db 'a place/x.db'")
     assert (first.returncode, first.stderr) == (3, "")
     approve = next(line for line in first.stdout.splitlines() if line.strip().startswith("approve "))
     assert "--db 'a place/x.db'" in approve
