@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness
-from loopeng.errors import EngineError, LoopError
+from loopeng.errors import EngineError, LoopError, UsageError
 from loopeng.evaluators import EvaluatorSource, build_evaluators
 from loopeng.ports import Agent, Evaluator, GenerateFunction, TextEngine
 from loopeng.schema import (
@@ -153,7 +153,7 @@ class Loop:
             summary=summary,
             task=task,
             samples=tuple(self.store.sample_results(summary.run.id)),
-            failures=self._failures(summary.run),
+            failures=tuple(self.store.patterns_of_run(summary.run.id)),
             proposals=tuple(proposals),
             improve_error=improve_error,
         )
@@ -186,6 +186,8 @@ class Loop:
             store.adopt_template(prompt_name, template, by="app")
         version = store.head(prompt_name)
         built = build_evaluators(evaluators)
+        if not built:
+            raise UsageError("give at least one evaluator: without one no answer can be judged")
         loop = LoopSpec(max_attempts=max_attempts, retry=retry)
         task = _live_task(version, built, loop, EngineSpec(max_tokens=max_tokens))
         harness = self._harness(task, evaluators=built)
@@ -269,12 +271,6 @@ class Loop:
         moved = {proposal.id: proposal for proposal in recover(self.store, harness=harness)}
         moved |= {proposal.id: proposal for proposal in propose(harness, pattern_ids=pattern_ids)}
         return list(moved.values())
-
-    def _failures(self, run: Run) -> tuple[FailurePattern, ...]:
-        def shown(pattern: FailurePattern) -> bool:
-            return any(run_id == run.id for run_id, _ in self.store.occurrences(pattern.id))
-
-        return tuple(pattern for pattern in self.store.patterns(run.prompt_name) if shown(pattern))
 
 
 def _live_task(version: PromptVersion, evaluators: Sequence[Evaluator], loop: LoopSpec, engine: EngineSpec) -> Task:

@@ -157,6 +157,10 @@ def _json_object(line: str, shown: str, number: int) -> dict[str, Any]:
         message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         hint = "one JSON object a line" if number == 1 and line.strip() in ("[", "{") else None
         raise TaskError(f"this line is not JSON: {message}", file=shown, line=number, suggestion=hint) from None
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise TaskError("this line holds half a character (a lone surrogate)", file=shown, line=number) from None
     if not isinstance(value, dict):
         hint = 'write {"name": value, ...}'
         raise TaskError("a line holds one JSON object", file=shown, line=number, suggestion=hint)

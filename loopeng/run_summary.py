@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from loopeng.schema import Attempt, Run, SampleResult, Task, Usage
+from loopeng.schema import Run, SampleResult, Task, Usage
 from loopeng.store import LoopStore
 
 __all__ = ["RunSummary", "SplitSummary", "summarize"]
@@ -76,9 +76,8 @@ def summarize(store: LoopStore, run_id: str, task: Task | None = None) -> RunSum
     """Count the rows of a run. ``task`` is not needed for counting. Raises NotFoundError."""
     run = store.run(run_id)
     results = store.sample_results(run.id)
-    attempts = store.attempts(run.id)
-    usage = sum((attempt.usage for attempt in attempts), Usage())
-    latency_s = sum(attempt.latency_s for attempt in attempts)
+    totals = store.run_totals(run.id)
+    usage, latency_s = totals.usage, totals.latency_s
     return RunSummary(
         run=run,
         total=SplitSummary.of(results),
@@ -87,18 +86,11 @@ def summarize(store: LoopStore, run_id: str, task: Task | None = None) -> RunSum
             for split in _SPLITS
             if any(result.split == split for result in results)
         },
-        attempts=len(attempts),
-        error_attempts=sum(attempt.verdict == "error" for attempt in attempts),
+        attempts=totals.num_attempts,
+        error_attempts=totals.num_errors,
         usage=usage,
         latency_s=latency_s,
         tokens_per_second=usage.generated_tokens / latency_s if latency_s > 0 and usage.generated_tokens else None,
-        acceptance_length=_acceptance_length(attempts),
+        # prefill and the token it yields are not counted, as in DecodeStats; an attempt is taken for one generation
+        acceptance_length=totals.num_decoded_tokens / usage.decode_passes if usage.decode_passes else None,
     )
-
-
-def _acceptance_length(attempts: Sequence[Attempt]) -> float | None:
-    """Prefill and the token it yields are not counted, as in DecodeStats; an attempt is taken for one generation."""
-    decoded = [attempt.usage for attempt in attempts if attempt.usage.decode_passes]
-    if not decoded:
-        return None
-    return sum(usage.generated_tokens - 1 for usage in decoded) / sum(usage.decode_passes for usage in decoded)

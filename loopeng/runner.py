@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from loopeng.attempt.budget import Budget
 from loopeng.attempt.events import EngineChanged, RunFinished, RunStarted, TemplateChanged
 from loopeng.attempt.graph import attempt_graph
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.state import AttemptContext
-from loopeng.errors import BudgetStop, NotFoundError, UsageError
+from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
 from loopeng.patterns.miner import mine
 from loopeng.run_summary import RunSummary, SplitSummary, summarize
 from loopeng.schema import PromptVersion, Run, Sample, Task
 from loopeng.schema.attempts import RunStatus
 from loopeng.schema.task import BudgetSpec
+from loopeng.store import hold_lease
 
 __all__ = ["RunSummary", "SplitSummary", "execute_run", "run_suite", "summarize"]
 
@@ -28,19 +28,23 @@ def run_suite(
     """Run all splits of the task, then note which mistakes came up. ``limit`` takes the first samples only.
 
     ``resume`` goes on with the newest unfinished run of this task, ``run_id`` with a certain one. Raises UsageError
-    where the task's work has changed since, NotFoundError where there is nothing to resume, EngineError where the
-    engine cannot be made; KeyboardInterrupt once everything is saved.
+    where the task's work has changed since, NotFoundError where there is nothing to resume, ConflictError where another
+    process is at work on the run, EngineError where the engine cannot be made; KeyboardInterrupt once everything is
+    saved.
     """
     store, task = harness.store, harness.task
     run = _reopen(harness, run_id) if resume or run_id is not None else _begin(harness)
-    run = execute_run(
-        harness,
-        run,
-        store.prompt_version(run.prompt_version_id),
-        task.samples[:limit],
-        limits=task.limits,
-        before_finish=lambda: mine(store, run.id, task),
-    )
+    with hold_lease(store, f"run:{run.id}") as held:
+        if not held:
+            raise ConflictError(f"another process is at work on run {run.id}")
+        execute_run(
+            harness,
+            run,
+            store.prompt_version(run.prompt_version_id),
+            task.samples[:limit],
+            limits=task.limits,
+            before_finish=lambda: mine(store, run.id, task),
+        )
     return summarize(store, run.id, task)
 
 
@@ -106,7 +110,7 @@ def _budget(harness: Harness, run: Run, limits: BudgetSpec) -> Budget:
 def _begin(harness: Harness) -> Run:
     """The template becomes the head if it is new; the run's row is there before any work."""
     store, task = harness.store, harness.task
-    engine = _description(harness)
+    engine = harness.description()
     version, is_new, stale = store.adopt_template(task.prompt.name, task.template, by="task file")
     if is_new and version.source == "file edit":
         harness.on_event(TemplateChanged(version, stale))
@@ -127,7 +131,7 @@ def _reopen(harness: Harness, run_id: str | None) -> Run:
             f"run {run.id} cannot go on: {', '.join(changed)} changed in the task since it began; "
             "undo the change, or start a new run"
         )
-    engine = _description(harness)
+    engine = harness.description()
     if any(engine.get(key) != run.engine.get(key) for key in ("kind", "model", "fingerprint")):
         store.note_run_engine(run.id, engine)
         harness.on_event(EngineChanged(run, engine))
@@ -141,7 +145,3 @@ def _changed_keys(before: Task, after: Task) -> list[str]:
     for keys, task in ((old, before), (new, after)):
         keys |= {"prompt.name": task.prompt.name, "run.seed": task.run.seed, "run.repeats": task.run.repeats}
     return [key for key in new if old.get(key) != new[key]]
-
-
-def _description(harness: Harness) -> dict[str, Any]:
-    return harness.engine.describe().model_dump(mode="json")

@@ -54,7 +54,7 @@ class LiveContexts:
             task=harness.task,
             version=(version := self._head()),
             seed=harness.task.run.seed,
-            engine=harness.engine.describe().model_dump(mode="json"),
+            engine=harness.description(),
         )
         self._by_run[run.id] = AttemptContext(
             harness=harness,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from dataclasses import dataclass, replace
+
+from pydantic import TypeAdapter, ValidationError
 
 from loopeng.attempt.events import EngineRetried
 from loopeng.attempt.retry import Move, first_move
@@ -17,6 +20,8 @@ from loopeng.prompts import PromptTemplate
 from loopeng.schema import Attempt, Usage, utc_now
 
 __all__ = ["make_attempt", "render_instructions"]
+
+_RESULT = TypeAdapter(AgentResult)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def _agent_context(
 ) -> AgentContext:
     return AgentContext(
         instructions=instructions,
-        input=dict(desk.sample.inputs),
+        input=copy.deepcopy(desk.sample.inputs),  # the agent's own: what it changes is nobody else's input
         messages=move.messages,
         engine=engine,
         feedback=move.feedback,
@@ -115,7 +120,7 @@ def _run_agent(context: AttemptContext, desk: Desk, agent_context: AgentContext,
             result: str | AgentResult = finish(context.harness.agent(agent_context))
             result = _storable(result, engine)
             return _Answer(result, _larger(result.usage, engine.usage), time.perf_counter() - started)
-        except Exception as error:  # noqa: BLE001  whatever breaks in there is a value, not the end of the run
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever breaks in there is a value, not the end
             failure = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
             if num_failures >= len(delays_s) or isinstance(error, RequestRefusedError):
                 return _Answer(AgentResult(text=""), engine.usage, time.perf_counter() - started, failure)
@@ -125,18 +130,24 @@ def _run_agent(context: AttemptContext, desk: Desk, agent_context: AgentContext,
 
 
 def _storable(result: str | AgentResult, engine: MeteredEngine) -> AgentResult:
-    """The result as a row can hold it. Raises EngineError where there is no text."""
+    """The result as a row can hold it. Raises EngineError where it cannot: no text, a token id that is no number."""
     if isinstance(result, str):
         result = AgentResult(text=result)
     if not isinstance(result.text, str):
         raise EngineError(f"the agent's text is {type(result.text).__name__}, not a string")
     reply = engine.last_reply
-    return replace(
+    storable = replace(
         result,
         text=result.text.encode("utf-8", "replace").decode("utf-8"),  # a lone surrogate cannot be stored
         trajectory=json.loads(json.dumps(result.trajectory, default=str)),
         fingerprint=result.fingerprint or (reply.fingerprint if reply is not None else None),
     )
+    try:
+        return _RESULT.validate_python(vars(storable))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise EngineError(f"the agent's {field} is {first['input']!r}: {first['msg']}") from error
 
 
 def _larger(reported: Usage, metered: Usage) -> Usage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from loopeng.agents import as_agent, build_agent
 from loopeng.attempt.events import ProgressEvent
@@ -57,3 +57,7 @@ class Harness:
             evaluators=build_evaluators(task.evaluators if evaluators is None else evaluators, base_dir),
             on_event=on_event or ignore_event,
         )
+
+    def description(self) -> dict[str, Any]:
+        """What a run's row keeps of its engine, and the agent's reference: None for one that only this process has."""
+        return self.engine.describe().model_dump(mode="json") | {"agent": getattr(self.agent, "reference", None)}

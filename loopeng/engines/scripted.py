@@ -83,7 +83,7 @@ class ScriptedEngine:
 
     def __init__(self, replies: Script | Callable[[TextRequest], str], *, reference: str | None = None) -> None:
         self.replies, self.reference = replies, reference
-        content = replies.model_dump(mode="json") if isinstance(replies, Script) else "function"
+        content = replies.model_dump(mode="json") if isinstance(replies, Script) else _name(replies)
         self._fingerprint = f"scripted:{content_hash(content)[:16]}"
 
     @classmethod
@@ -116,6 +116,11 @@ class ScriptedEngine:
 
     def describe(self) -> EngineInfo:
         return EngineInfo(kind="scripted", deterministic=True, fingerprint=self._fingerprint, reference=self.reference)
+
+
+def _name(function: Callable[[TextRequest], str]) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _read_script(path: Path) -> Script:

@@ -118,13 +118,18 @@ def render_value(text: str, sample: Sample, *, escape_regex: bool = False) -> st
 
 
 def redact(text: str, sample: Sample, attempt: Attempt) -> str:
-    """``text`` without the sample's target, unless the model can see the target anyway."""
-    target = "" if sample.target is None else str(sample.target).strip()
-    if not target:
-        return text
+    """``text`` without the sample's target, or any part of a nested one, but for what the model can see anyway."""
     visible = [message.content for message in attempt.messages if message.role != "assistant"]
     visible += [str(value) for value in sample.inputs.values()]
-    pattern = re.compile(rf"(?<!\w){re.escape(target)}(?!\w)", re.IGNORECASE)
-    if any(pattern.search(each) for each in visible):
-        return text
-    return pattern.sub("[hidden]", text)
+    for secret in sorted(_texts_of(sample.target), key=len, reverse=True):
+        pattern = re.compile(rf"(?<!\w){re.escape(secret)}(?!\w)", re.IGNORECASE)
+        if not any(pattern.search(each) for each in visible):
+            text = pattern.sub("[hidden]", text)
+    return text
+
+
+def _texts_of(value: Any) -> set[str]:
+    """A target as texts: the whole of it, and where it is nested every value in it."""
+    inner = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else []
+    texts = {"" if value is None else str(value).strip()}.union(*map(_texts_of, inner))
+    return texts - {""}

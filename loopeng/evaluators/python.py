@@ -94,7 +94,10 @@ class FunctionEvaluator:
 
     def _failure(self, fields: dict[str, Any], sample: Sample, attempt: Attempt) -> EvalResult:
         default = "python.unwanted" if self.spec.negate else "python.failed"
-        remedy = self.spec.remedy or (None if self.spec.negate else fields.get("remedy")) or self._remedy
+        own = None if self.spec.negate else fields.get("remedy")
+        if own and redact(own, sample, attempt) != own:
+            own = None  # a remedy becomes a rule of the prompt: it must not give the answer away
+        remedy = self.spec.remedy or own or self._remedy
         feedback = fields.get("feedback") or remedy or f"The answer does not pass the check {self.id!r}."
         result = {
             **fields,

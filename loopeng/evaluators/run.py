@@ -26,7 +26,7 @@ def _run(evaluator: Evaluator, sample: Sample, attempt: Attempt, context: Evalua
         result = _checked(evaluator, evaluator.evaluate(sample, attempt, context))
     except BudgetStop:
         raise
-    except Exception as error:  # noqa: BLE001  an evaluator may be anybody's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001  an evaluator may be anybody's code
         message = f"{type(error).__name__}: {error}"
         result = EvalResult(evaluator=evaluator.id, error=message, fault_side="grader")
     return result.model_copy(update={"latency_s": time.perf_counter() - started})

@@ -32,7 +32,7 @@ def propose(harness: Harness, *, pattern_ids: Sequence[str] | None = None) -> li
     proposal. What was started before an error is kept, and ``recover`` takes it up.
     """
     store, task = harness.store, harness.task
-    build_reflector(task.improve.reflector, task.path.parent if task.path else None)
+    build_reflector(task.improve.reflector, _folder(task))
     base = store.head(task.prompt.name)
     if pattern_ids is not None:
         started = [_start(store, task, base, _checked(store, task, pattern_ids))]
@@ -98,7 +98,7 @@ def _start_triggered(store: LoopStore, task: Task, base: PromptVersion) -> list[
     started = []
     for trigger in find_triggers(store, task):
         pattern_ids = _in_task_order(store, task, trigger.pattern_ids)
-        if not _found_nothing(store, base, pattern_ids):
+        if not _found_nothing(store, task, base, pattern_ids):
             try:
                 started.append(_start(store, task, base, pattern_ids))
             except ConflictError:
@@ -130,20 +130,25 @@ def _checked(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[s
     return [pattern.id for pattern in patterns]
 
 
-def _found_nothing(store: LoopStore, base: PromptVersion, pattern_ids: Sequence[str]) -> bool:
-    """Whether these patterns led to nothing under this head before: asking again would only fill the list."""
+def _found_nothing(store: LoopStore, task: Task, base: PromptVersion, pattern_ids: Sequence[str]) -> bool:
+    """Whether these patterns led to nothing under this head before: asking again would only fill the list.
+
+    A task that has changed since is asked again: it may have another reflector, limits, remedies or samples.
+    """
+    archived, task_hash = store.proposals(prompt_name=base.prompt_name, states=["archived"]), task.version_hash
     return any(
-        earlier.base_version_id == base.id and set(earlier.pattern_ids) == set(pattern_ids)
-        for earlier in store.proposals(prompt_name=base.prompt_name, states=["archived"])
+        (earlier.base_version_id, earlier.task_hash) == (base.id, task_hash)
+        and set(earlier.pattern_ids) == set(pattern_ids)
+        for earlier in archived
     )
 
 
 def _unwatched(store: LoopStore) -> list[Proposal]:
-    """Committed, but cut off before the watch rows."""
+    """Committed, but cut off before the last watch row."""
     committed = store.proposals(states=["committed"])
     names = {proposal.prompt_name for proposal in committed}
-    watched = {watch.proposal_id for name in names for watch in store.watches(name)}
-    return [proposal for proposal in committed if proposal.id not in watched]
+    watched = {(watch.proposal_id, watch.pattern_id) for name in names for watch in store.watches(name)}
+    return [each for each in committed if not {(each.id, pattern_id) for pattern_id in each.pattern_ids} <= watched]
 
 
 def _advance_or_look(store: LoopStore, proposal_id: str, harness: Harness | None) -> Proposal:
@@ -154,15 +159,38 @@ def _advance_or_look(store: LoopStore, proposal_id: str, harness: Harness | None
 
 
 def _advance_or_note(store: LoopStore, proposal: Proposal, harness: Harness | None) -> Proposal:
+    """Where it breaks it keeps its state, with the reason; unless the task has changed since: then nothing can mend it.
+
+    Archived, it gives its patterns back, and they lead to a proposal for the task as it is now.
+    """
+    outdated = harness is not None and _is_outdated(proposal, harness.task)
     try:
-        return _advance_or_look(store, proposal.id, harness)
-    except LoopError as error:
-        state = store.proposal(proposal.id).state
-        if state in _UNFINISHED:
-            store.move_proposal(proposal.id, to=state, frm={state}, reason=str(error))
-        if harness is not None:
-            harness.on_event(ProposalMoved(proposal.id, state, str(error)))
+        moved = advance(store, proposal.id, harness=harness)
+        failure = _gate_error(store, moved) if outdated else None
+    except LeaseHeldError:
         return store.proposal(proposal.id)
+    except LoopError as error:
+        moved, failure = store.proposal(proposal.id), str(error)
+    if failure is None:
+        return moved
+    to = moved.state
+    if to in _UNFINISHED:
+        if outdated:
+            to, failure = "archived", f"made for an earlier version of the task, and cannot go on: {failure}"
+        store.move_proposal(moved.id, to=to, frm={moved.state}, reason=failure)
+    if harness is not None:
+        harness.on_event(ProposalMoved(moved.id, to, failure))
+    return store.proposal(moved.id)
+
+
+def _is_outdated(proposal: Proposal, task: Task) -> bool:
+    return proposal.task_name == task.name and proposal.task_hash != task.version_hash
+
+
+def _gate_error(store: LoopStore, proposal: Proposal) -> str | None:
+    """Why the comparison of a proposal in testing came to nothing; None where it did not, or a limit stopped it."""
+    report = store.gate_report(proposal.id, proposal.revision) if proposal.state == "testing" else None
+    return report.note if report is not None and report.verdict == "error" else None
 
 
 def _harness_for(
@@ -172,8 +200,14 @@ def _harness_for(
     if given is not None and given.task.version_hash == proposal.task_hash:
         return replace(given, on_event=on_event)
     task = store.task(proposal.task_hash)
-    engine = given.engine if given is not None and given.task.engine == task.engine else None
+    same = given is not None and (given.task.engine, _folder(given.task)) == (task.engine, _folder(task))
+    engine = given.engine if given is not None and same else None
     return Harness.build(store, task, engine=engine, on_event=on_event)
+
+
+def _folder(task: Task) -> Path | None:
+    """Where a task's relative paths begin: another task may say the same of its engine and mean another file."""
+    return task.path.parent if task.path is not None else None
 
 
 def _limits(store: LoopStore, proposal: Proposal, given: Harness | None) -> BudgetSpec:

@@ -84,10 +84,16 @@ def _candidate(store: LoopStore, proposal: Proposal, rules: tuple[Rule, ...]) ->
         task=store.task(proposal.task_hash),
         base=store.prompt_version(proposal.base_version_id),
         rules=rules,
-        rejected={
-            revision.text_hash: decision.reason for _, revision, decision in store.rejected(proposal.prompt_name)
-        },
+        rejected=_refused(store, proposal.prompt_name),
     )
+
+
+def _refused(store: LoopStore, prompt_name: str) -> dict[str, str]:
+    """By text hash, why people did not want a text: they rejected it, or rolled it back."""
+    rolled_back = [each for each in store.decisions(prompt_name=prompt_name) if each.action == "rollback"]
+    return {each.seen_hash: each.reason for each in rolled_back} | {
+        revision.text_hash: decision.reason for _, revision, decision in store.rejected(prompt_name)
+    }
 
 
 def _ask(store: LoopStore, harness: Harness, proposal: Proposal) -> ProposedChange | None:

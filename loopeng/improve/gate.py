@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from loopeng.attempt.events import EngineRetried, GateProgress, ProgressEvent, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
@@ -31,6 +31,7 @@ from loopeng.schema import (
 from loopeng.schema.attempts import Arm
 from loopeng.schema.improvement import GateVerdict
 from loopeng.schema.task import BudgetSpec
+from loopeng.store import LoopStore
 
 __all__ = [
     "NO_EVIDENCE",
@@ -112,16 +113,27 @@ def judge(comparison: Comparison) -> tuple[GateVerdict, str]:
 def why_not_replayable(harness: Harness, proposal: Proposal) -> str | None:
     """What keeps the gate from running the task's attempts again, or None.
 
-    Another process must be able to make engine, agent and evaluators; the runs behind the proposal count too, since a
-    rebuilt harness need not be the one that made them.
+    Another process must be able to make engine, agent and evaluators; the run behind the proposal counts too, since a
+    rebuilt harness need not be the one that made it.
     """
     if not getattr(harness.agent, "replayable", False):
         return "the agent may have side effects; say 'replayable: true' in the task if it has none"
-    runs = harness.store.runs(task_name=proposal.task_name, kind="suite", limit=1)
-    if harness.engine.describe().reference is None or any(run.engine.get("reference", "") is None for run in runs):
+    here, behind = harness.description(), _engine_behind(harness.store, proposal)
+    if here["reference"] is None or behind.get("reference", "") is None:
         return "the engine is a live object that no other process can make"
+    if here["agent"] is None or behind.get("agent", here["agent"]) is None:
+        return "the agent is a live object that no other process can make"
+    if behind.get("agent", here["agent"]) != here["agent"]:
+        return f"the agent at hand is {here['agent']!r}, the failures were made by {behind['agent']!r}"
     live = [each.id for each in harness.evaluators if getattr(each, "reference", None) is None]
     return f"no other process can make the evaluators {', '.join(live)}" if live else None
+
+
+def _engine_behind(store: LoopStore, proposal: Proposal) -> Mapping[str, Any]:
+    """What the latest suite run of the proposal's very task says of engine and agent; else that of its namesake."""
+    runs = store.runs(task_name=proposal.task_name, kind="suite")
+    own = [run for run in runs if run.task_hash == proposal.task_hash]
+    return next((run.engine for run in (*own, *runs)), {})
 
 
 def choose_samples(task: Task, split: TrialSplit) -> list[Sample]:
@@ -148,7 +160,7 @@ def _run_arm(harness: Harness, trial: Trial, arm: Arm, samples: Sequence[Sample]
         proposal_id=trial.proposal.id,
         revision=trial.revision.revision,
         arm=arm,
-        engine=harness.engine.describe().model_dump(mode="json"),
+        engine=harness.description(),
     )
     if run.status == "finished":
         return run
@@ -161,21 +173,20 @@ def _run_arm(harness: Harness, trial: Trial, arm: Arm, samples: Sequence[Sample]
         max_attempts=1,
         repeats=1,
         limits=left,
-        references=_earlier_outputs(harness, trial),
+        references=_earlier_outputs(harness, trial, samples),
     )
     if run.status == "budget":
         raise BudgetStop(f"improve.{run.stop_reason}")
     return run
 
 
-def _earlier_outputs(harness: Harness, trial: Trial) -> Mapping[str, Sequence[str]]:
+def _earlier_outputs(harness: Harness, trial: Trial, samples: Sequence[Sample]) -> Mapping[str, Sequence[str]]:
     """What the latest suite run answered, as text that drafts may follow."""
-    texts: dict[str, list[str]] = {}
-    for run in harness.store.runs(task_name=trial.proposal.task_name, kind="suite", limit=1):
-        for attempt in harness.store.attempts(run.id):
-            if attempt.text:
-                texts.setdefault(attempt.sample_id, []).append(attempt.text)
-    return texts
+    return {
+        sample.id: [attempt.text for attempt in harness.store.attempts(run.id, sample.id) if attempt.text]
+        for run in harness.store.runs(task_name=trial.proposal.task_name, kind="suite", limit=1)
+        for sample in samples
+    }
 
 
 def _first_attempts(harness: Harness, run: Run) -> dict[str, Attempt]:

@@ -22,7 +22,7 @@ class Candidate:
     task: Task
     base: PromptVersion
     rules: tuple[Rule, ...]
-    rejected: Mapping[str, str]  # text hash of a revision that a person refused -> the reason given
+    rejected: Mapping[str, str]  # text hash of what a person rejected or rolled back -> the reason given
 
     @property
     def text_hash(self) -> str:

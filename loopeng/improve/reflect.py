@@ -30,10 +30,10 @@ class HintsReflector:
         wanted: dict[str, list[FailurePattern]] = {}
         for pattern in context.patterns:
             if pattern.remedy and normalise_rule(pattern.remedy) not in present:
-                wanted.setdefault(pattern.remedy.strip(), []).append(pattern)
+                wanted.setdefault(normalise_rule(pattern.remedy), []).append(pattern)
         if not wanted:
             return ()
-        additions = [_addition(remedy, patterns) for remedy, patterns in wanted.items()]
+        additions = [_addition(patterns) for patterns in wanted.values()]
         reasons = [_reason(pattern) for patterns in wanted.values() for pattern in patterns]
         return (
             ProposedChange(
@@ -44,8 +44,10 @@ class HintsReflector:
         )
 
 
-def _addition(remedy: str, patterns: Sequence[FailurePattern]) -> RuleOperation:
-    return RuleOperation(op="add", text=remedy, pattern_ids=tuple(pattern.id for pattern in patterns))
+def _addition(patterns: Sequence[FailurePattern]) -> RuleOperation:
+    """One rule for patterns whose remedies read alike."""
+    text = (patterns[0].remedy or "").strip()
+    return RuleOperation(op="add", text=text, pattern_ids=tuple(pattern.id for pattern in patterns))
 
 
 def _reason(pattern: FailurePattern) -> str:
@@ -107,7 +109,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 
 
 def reflection_context(store: LoopStore, harness: Harness, proposal: Proposal) -> ReflectionContext:
-    """What the reflector may see: examples come from the reflect split, without their targets."""
+    """What the reflector may see: examples come from the reflect split, without their targets and what quotes them."""
     return ReflectionContext(
         prompt=store.prompt_version(proposal.base_version_id),
         patterns=tuple(store.pattern(pattern_id) for pattern_id in proposal.pattern_ids),
@@ -134,4 +136,13 @@ def _examples(store: LoopStore, task: Task, proposal: Proposal) -> list[tuple[Sa
                 first = [attempt for attempt in store.attempts(run_id, sample_id) if attempt.attempt_index == 0]
                 if first:
                     seen[sample_id] = first[0]
-    return [(samples[sample_id].model_copy(update={"target": None}), attempt) for sample_id, attempt in seen.items()]
+    return [
+        (samples[sample_id].model_copy(update={"target": None}), _without_reasons(attempt))
+        for sample_id, attempt in seen.items()
+    ]
+
+
+def _without_reasons(attempt: Attempt) -> Attempt:
+    """A result's reason and metadata are for people and may hold the target; its feedback stays."""
+    results = tuple(result.model_copy(update={"reason": "", "metadata": {}}) for result in attempt.results)
+    return attempt.model_copy(update={"results": results})

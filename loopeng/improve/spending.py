@@ -14,7 +14,6 @@ from loopeng.store import LoopStore
 __all__ = ["Spending"]
 
 N = TypeVar("N", int, float)
-_EVERY_RUN = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,10 @@ class Spending:
 
     def _spent_elsewhere(self, run: Run) -> tuple[int, int]:
         num_attempts = num_tokens = 0
-        for kind in ("gate", "holdout"):
-            for other in self.store.runs(task_name=self.proposal.task_name, kind=kind, limit=_EVERY_RUN):
-                if other.proposal_id == self.proposal.id and other.id != run.id:
-                    attempts, usage = self.store.run_usage(other.id)
-                    num_attempts, num_tokens = num_attempts + attempts, num_tokens + usage.total_tokens
+        for other in self.store.runs(proposal_id=self.proposal.id, limit=None):
+            if other.id != run.id:
+                attempts, usage = self.store.run_usage(other.id)
+                num_attempts, num_tokens = num_attempts + attempts, num_tokens + usage.total_tokens
         return num_attempts, num_tokens
 
 

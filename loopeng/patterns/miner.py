@@ -16,26 +16,27 @@ def mine(store: LoopStore, run_id: str, task: Task) -> list[str]:
     not shape a proposal, retries of one sample are no further failures, and errors are nobody's mistake. Idempotent.
     """
     run = store.run(run_id)
-    samples = {sample.id: sample for sample in task.samples if sample.split == "reflect"}
     seen: dict[str, int] = {}
-    for attempt in store.attempts(run.id):
-        if attempt.attempt_index == 0 and attempt.sample_id in samples:
-            for pattern_id in _record(store, run, samples[attempt.sample_id], attempt):
+    for sample in task.samples:
+        if sample.split == "reflect":
+            firsts = [attempt for attempt in store.attempts(run.id, sample.id) if attempt.attempt_index == 0]
+            for pattern_id in set().union(*(_record(store, run, sample, attempt) for attempt in firsts)):
                 seen[pattern_id] = seen.get(pattern_id, 0) + 1
     return sorted(seen, key=lambda pattern_id: (-seen[pattern_id], pattern_id))
 
 
 def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt) -> set[str]:
+    own = {**sample.inputs, "target": sample.target}  # what a reason quotes of them is no part of the mistake
     return {
         store.record_occurrence(
             prompt_name=run.prompt_name,
             prompt_version_id=run.prompt_version_id,
             run_id=run.id,
             sample_id=sample.id,
-            fingerprint=fingerprint(result.evaluator, result.category or "", result.reason, sample.inputs),
+            fingerprint=fingerprint(result.evaluator, result.category or "", result.reason, own),
             evaluator=result.evaluator,
             category=result.category or "",
-            reason=normalise(result.reason, sample.inputs),
+            reason=normalise(result.reason, own),
             remedy=result.remedy,
             fault_side=result.fault_side,
         )

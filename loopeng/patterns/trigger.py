@@ -25,6 +25,9 @@ class Trigger:
 def find_triggers(store: LoopStore, task: Task) -> list[Trigger]:
     """Frequent patterns under the current head; those that fail together in one trigger.
 
+    Only what the task's own evaluators saw on its reflect samples of today counts: a sample that has become one of the
+    gate's must not shape a proposal, and nobody waits for an evaluator that is gone.
+
     Frequent: ``improve.min_occurrences`` over ``improve.min_samples`` samples. Never a muted pattern, one that an open
     proposal is about, or one that is not the model's fault. Empty where the prompt is not in the database yet.
     """
@@ -37,20 +40,39 @@ def find_triggers(store: LoopStore, task: Task) -> list[Trigger]:
         for proposal in store.proposals(prompt_name=task.prompt.name, states=OPEN_STATES)
         for pattern_id in proposal.pattern_ids
     }
-    frequent = [pattern for pattern in store.patterns(task.prompt.name) if _is_frequent(pattern, task, taken)]
+    reflect = {sample.id for sample in task.samples if sample.split == "reflect"}
+    candidates = [pattern for pattern in store.patterns(task.prompt.name) if _may_lead_to_a_rule(pattern, task, taken)]
+    counted = [_counted_on(store, pattern, head.id, reflect) for pattern in candidates]
+    frequent = [pattern for pattern in counted if _is_frequent(pattern, task)]
     frequent.sort(key=lambda pattern: (-pattern.num_samples, -pattern.num_occurrences, pattern.id))
-    samples = _samples_by_pattern(store.failing_samples(head.id))
+    failing = store.failing_samples(head.id)
+    samples = _samples_by_pattern({sample_id: failing[sample_id] for sample_id in failing.keys() & reflect})
     return [_trigger(group, samples) for group in _groups(frequent, samples)]
 
 
-def _is_frequent(pattern: FailurePattern, task: Task, taken: Collection[str]) -> bool:
+def _may_lead_to_a_rule(pattern: FailurePattern, task: Task, taken: Collection[str]) -> bool:
     return (
-        pattern.num_occurrences >= task.improve.min_occurrences
-        and pattern.num_samples >= task.improve.min_samples
+        pattern.evaluator in {spec.id for spec in task.evaluators}
         and pattern.state != "muted"
         and pattern.fault_side == "model"
         and pattern.id not in taken
+        and _is_frequent(pattern, task)  # it will not have more once the samples are looked at
     )
+
+
+def _counted_on(
+    store: LoopStore, pattern: FailurePattern, version_id: str, sample_ids: Collection[str]
+) -> FailurePattern:
+    """The pattern with its counts on these samples alone."""
+    shown = [
+        sample for _, sample in store.occurrences(pattern.id, prompt_version_id=version_id) if sample in sample_ids
+    ]
+    return pattern.model_copy(update={"num_occurrences": len(shown), "num_samples": len(set(shown))})
+
+
+def _is_frequent(pattern: FailurePattern, task: Task) -> bool:
+    limits = task.improve
+    return pattern.num_occurrences >= limits.min_occurrences and pattern.num_samples >= limits.min_samples
 
 
 def _samples_by_pattern(failing: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:

@@ -193,6 +193,8 @@ class GateReport(Noun):
     def summary(self) -> str:
         """One line for cards and tables."""
         pairs = self.pairs
+        if not pairs.num_pairs:
+            return f"no pairs counted ({self.num_errors} in error)" if self.num_errors else "no pairs counted"
         return (
             f"{pairs.baseline_passed}/{pairs.num_pairs} -> {pairs.candidate_passed}/{pairs.num_pairs} "
             f"first attempts pass ({pairs.fixed} fixed, {pairs.broken} broken)"

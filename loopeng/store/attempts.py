@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, case, col, func, select
 
 from loopeng.schema import Attempt, EvalResult, SampleResult, Usage
 from loopeng.store.room import Room
 from loopeng.store.rows import insert_once, noun_of, values_of
 from loopeng.store.tables import AttemptRow, EvalResultRow, SampleResultRow
 
-__all__ = ["AttemptRoom"]
+__all__ = ["AttemptRoom", "RunTotals"]
 
 _USAGE = tuple(Usage.model_fields)
+
+
+@dataclass(frozen=True)
+class RunTotals:
+    """What the attempts of a run came to, added up by the database."""
+
+    num_attempts: int
+    num_errors: int  # engine, agent or evaluator broke
+    usage: Usage
+    latency_s: float
+    num_decoded_tokens: int  # in decode passes: without the token that prefill yields, one an attempt
 
 
 class AttemptRoom(Room):
@@ -59,11 +71,25 @@ class AttemptRoom(Room):
 
     def run_usage(self, run_id: str) -> tuple[int, Usage]:
         """How many attempts a run made, and what they cost together."""
-        sums = [func.coalesce(func.sum(getattr(AttemptRow, name)), 0) for name in _USAGE]
+        totals = self.run_totals(run_id)
+        return totals.num_attempts, totals.usage
+
+    def run_totals(self, run_id: str) -> RunTotals:
+        """The sums over a run's attempts, without reading them: a run may have many."""
+        decoded = case((col(AttemptRow.decode_passes) > 0, col(AttemptRow.generated_tokens) - 1), else_=0)
+        error = case((col(AttemptRow.verdict) == "error", 1), else_=0)
+        terms = [error, col(AttemptRow.latency_s), decoded, *(getattr(AttemptRow, name) for name in _USAGE)]
+        sums = [func.coalesce(func.sum(term), 0) for term in terms]
         query: Any = select(func.count(col(AttemptRow.run_id)), *sums).where(AttemptRow.run_id == run_id)
         with self._database.read() as session:
-            num_attempts, *totals = session.exec(query).one()
-        return num_attempts, Usage(**dict(zip(_USAGE, totals, strict=True)))
+            num_attempts, num_errors, latency_s, num_decoded, *usage = session.exec(query).one()
+        return RunTotals(
+            num_attempts=num_attempts,
+            num_errors=num_errors,
+            usage=Usage(**dict(zip(_USAGE, usage, strict=True))),
+            latency_s=float(latency_s),
+            num_decoded_tokens=num_decoded,
+        )
 
 
 def _results_of(

@@ -78,6 +78,12 @@ class PatternRoom(Room):
             found = find(session, FailurePatternRow, pattern_id)
             return [(run, sample) for run, sample in session.exec(query.where(OccurrenceRow.pattern_id == found.id))]
 
+    def patterns_of_run(self, run_id: str) -> list[FailurePattern]:
+        """The patterns that a run showed, with their counts under the current head."""
+        shown = select(OccurrenceRow.pattern_id).where(OccurrenceRow.run_id == run_id)
+        with self._database.read() as session:
+            return [_pattern_of(*each) for each in session.exec(_counted().where(col(FailurePatternRow.id).in_(shown)))]
+
     def failing_samples(self, prompt_version_id: str) -> dict[str, frozenset[str]]:
         """The samples that failed under a version, each with the ids of the patterns it showed."""
         query = select(OccurrenceRow.sample_id, OccurrenceRow.pattern_id).distinct()
@@ -100,7 +106,12 @@ class PatternRoom(Room):
 def _known_or_new(session: Session, pattern: FailurePattern) -> str:
     insert_once(session, FailurePatternRow, values_of(pattern, exclude={"num_occurrences", "num_samples"}))
     same = FailurePatternRow.prompt_name == pattern.prompt_name, FailurePatternRow.fingerprint == pattern.fingerprint
-    return session.exec(select(FailurePatternRow.id).where(*same)).one()
+    row = session.exec(select(FailurePatternRow).where(*same)).one()
+    if pattern.remedy and row.remedy != pattern.remedy:  # the task's evaluator has another one by now
+        row.remedy = pattern.remedy
+        session.add(row)
+        session.flush()
+    return row.id
 
 
 def _counted() -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlmodel import Session, col, func, select, update
 
-from loopeng.errors import ConflictError, NotFoundError
-from loopeng.prompts import text_hash
+from loopeng.errors import ConflictError, NotFoundError, UsageError
+from loopeng.prompts import PromptTemplate, text_hash
 from loopeng.schema import PromptVersion
 from loopeng.store.lifecycle import settle
 from loopeng.store.room import Room
@@ -25,7 +25,8 @@ class PromptRoom(Room):
     ) -> tuple[PromptVersion, bool, tuple[str, ...]]:
         """Make the file's template the head's: the first version, or a "file edit" that carries the rules.
 
-        Returns the head, whether it is a new version, and the ids of the proposals that went stale by it.
+        Returns the head, whether it is a new version, and the ids of the proposals that went stale by it. Raises
+        TaskError for a template that cannot be read, UsageError for one without a place for the head's rules.
         """
         now = self._clock()
         with self._database.write() as session:
@@ -33,6 +34,11 @@ class PromptRoom(Room):
             if head is not None and head.template == template:
                 return head, False, ()
             rules = head.rules if head is not None else ()
+            if not PromptTemplate(template).has_rules_slot and rules:
+                raise UsageError(
+                    f"the prompt {prompt_name!r} has {len(rules)} learned rules, for which the template has no place: "
+                    "put {{ rules }} back, or roll the prompt back to a version without rules"
+                )
             new = add_version(
                 session,
                 parent=head,

@@ -34,9 +34,11 @@ _KINDS: dict[type[Table], tuple[str, str]] = {
 def values_of(noun: Noun, *, exclude: set[str] | None = None) -> dict[str, Any]:
     """A noun's fields by column name: times as they are, nested values as JSON ones (an odd object as its repr)."""
     values = noun.model_dump(mode="json", exclude=exclude, fallback=repr)
-    for name in values:
+    for name, value in values.items():
         if isinstance(moment := getattr(noun, name), datetime):
             values[name] = moment
+        elif isinstance(value, str):
+            values[name] = value.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be stored
     return values
 
 

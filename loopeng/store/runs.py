@@ -62,13 +62,22 @@ class RunRoom(Room):
         with self._database.read() as session:
             return noun_of(Run, find(session, RunRow, run_id))
 
-    def runs(self, *, task_name: str | None = None, kind: RunKind | None = None, limit: int = 50) -> list[Run]:
-        """Runs, the newest first."""
+    def runs(
+        self,
+        *,
+        task_name: str | None = None,
+        kind: RunKind | None = None,
+        proposal_id: str | None = None,
+        limit: int | None = 50,
+    ) -> list[Run]:
+        """Runs, the newest first; no ``limit`` is all of them."""
         query = select(RunRow).order_by(col(RunRow.seq).desc()).limit(limit)
         if task_name is not None:
             query = query.where(RunRow.task_name == task_name)
         if kind is not None:
             query = query.where(RunRow.kind == kind)
+        if proposal_id is not None:
+            query = query.where(RunRow.proposal_id == proposal_id)
         with self._database.read() as session:
             return [noun_of(Run, row) for row in session.exec(query)]
 
@@ -96,7 +105,7 @@ class RunRoom(Room):
             return [run.engine, *session.exec(later)]
 
     def finish_run(self, run_id: str, status: RunStatus, stop_reason: str | None = None) -> Run:
-        """End a run. Said twice, the first time counts. Raises NotFoundError."""
+        """End a run. Said again in the same words, nothing changes. Raises NotFoundError."""
         if status == "running":
             raise UsageError("a run does not end as 'running'; reopen_run() starts it again")
         return self._set_status(run_id, status, stop_reason, finished_at=self._clock())

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from loopeng.errors import NotFoundError, StoreError
 from loopeng.schema import Task
@@ -36,11 +36,16 @@ class TaskRoom(Room):
 
 def write_task(session: Session, task: Task, now: datetime) -> str:
     """Insert a task, or move it to its new path. Returns its hash."""
+    task_hash, path = task.version_hash, task.path and str(task.path)
+    here = func.json_extract(col(TaskVersionRow.content), "$.path")
+    known = select(TaskVersionRow.hash).where(TaskVersionRow.hash == task_hash, here.is_not_distinct_from(path))
+    if session.exec(known).first() is not None:
+        return task_hash  # written again for every run it would cost as much as all its samples
     content = task.model_dump(mode="json", by_alias=True, fallback=repr)
-    values = {"hash": task.version_hash, "name": task.name, "content": content, "created_at": now}
+    values = {"hash": task_hash, "name": task.name, "content": content, "created_at": now}
     table = TaskVersionRow.__table__  # type: ignore[attr-defined]
     session.exec(insert(table).values(values).on_conflict_do_update(index_elements=["hash"], set_={"content": content}))
-    return task.version_hash
+    return task_hash
 
 
 def _task_of(row: TaskVersionRow) -> Task:

@@ -186,6 +186,8 @@ def test_evaluators_may_be_specs_functions_or_objects(loop: Loop) -> None:
     kinds = [*SPECS, no_full_stop, lambda text: len(text) > 3, Loud()]
     result = loop.attempt("describe", {"product": "mug"}, evaluators=kinds, max_attempts=1, template=TEMPLATE)
     assert [each.evaluator for each in result.attempts[0].results] == ["short", "no_full_stop", "function", "loud"]
+    with pytest.raises(UsageError, match="at least one evaluator"):
+        loop.attempt("d", {"x": 1}, template="{{ x }}", evaluators=[])
     with pytest.raises(TaskError, match="unknown evaluator type"):
         loop.attempt("describe", {"product": "mug"}, evaluators=[{"id": "x", "type": "lenght"}])
 

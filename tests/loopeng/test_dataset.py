@@ -97,6 +97,7 @@ def test_csv_with_windows_newlines_mark_quotes_and_blank_lines(tmp_path: Path) -
         ("x.jsonl", '{"a": 1}\n{"a": 1e999}\n', 2, "too large"),
         ("x.jsonl", '{"a": 1}\n{"a": -Infinity}\n', 2, "not a JSON number"),
         ("x.jsonl", "null\n", 1, "one JSON object"),
+        ("x.jsonl", '{"a": 1}\n{"a": "x\\ud83d"}\n', 2, "half a character"),
         ("x.jsonl", '{"a": ' + "[" * 100_000 + "\n", 1, "not JSON"),
         ("x.json", "[]", None, "'x.json' is no data file"),
         ("data", "[]", None, "'data' is no data file"),

@@ -13,13 +13,13 @@ from loopeng.attempt.events import EngineChanged, RunFinished, RunStarted, Templ
 from loopeng.attempt.harness import Harness
 from loopeng.engines.scripted import Script as Replies
 from loopeng.engines.scripted import ScriptedEngine, ScriptedReply
-from loopeng.errors import EngineError, NotFoundError, UsageError
+from loopeng.errors import ConflictError, EngineError, NotFoundError, UsageError
 from loopeng.ports import TextReply, TextRequest
 from loopeng.run_summary import RunSummary, SplitSummary, summarize
 from loopeng.runner import execute_run, run_suite
 from loopeng.schema import Run, Usage, utc_now
 from loopeng.schema.task import BudgetSpec, ImproveSpec, RunSpec
-from loopeng.store import LoopStore
+from loopeng.store import LeaseOwner, LoopStore
 from tests.loopeng.attempt.making import LONG, SHORT, Judge, Script, make_harness, make_samples, make_task
 
 
@@ -119,6 +119,33 @@ def test_ctrl_c_saves_and_is_raised_again(store: LoopStore) -> None:
     done = run_suite(make_harness(store, Script(SHORT), on_event=events.append), resume=True)
     assert done.run.id == run.id and done.run.status == "finished" and done.attempts == 5
     assert (events[0].num_samples, events[0].num_finished) == (3, 1)
+
+
+def test_two_processes_do_not_work_on_one_run(store: LoopStore) -> None:
+    """Both would count their own budget, and the slower one's Ctrl-C would unfinish what the other has finished."""
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(make_harness(store, Script(SHORT, KeyboardInterrupt())))
+    (run,) = store.runs()
+    elsewhere = LeaseOwner(host="elsewhere", pid=1, started_at="1")
+    assert store.acquire_lease(f"run:{run.id}", elsewhere), "a run that was stopped gave its lease back"
+    with pytest.raises(ConflictError, match=f"another process is at work on run {run.id}"):
+        run_suite(make_harness(store, Script(SHORT)), resume=True)
+    assert len(store.attempts(run.id)) == 1
+    store.release_lease(f"run:{run.id}", elsewhere)
+    assert run_suite(make_harness(store, Script(SHORT)), resume=True).total.samples == 3
+
+
+def test_reasons_with_half_a_character_are_stored(store: LoopStore) -> None:
+    """A check that quotes raw bytes may say such a thing; it must not end the run."""
+
+    def odd(text: str) -> dict[str, Any]:
+        return {"passed": False, "reason": "got \udc80", "feedback": "not \udc80", "metadata": {"raw": "\udc80"}}
+
+    summary = run_suite(make_harness(store, Script(LONG), make_task(max_attempts=2), evaluators=[odd]))
+    assert summary.run.status == "finished"
+    (result,) = store.attempts(summary.run.id)[0].results
+    assert (result.reason, result.feedback) == ("got ?", "not ?")
+    assert [pattern.reason for pattern in store.patterns()] == ["got ?"]
 
 
 def test_resume_refuses_another_task_and_says_what_changed(store: LoopStore) -> None:

@@ -16,6 +16,7 @@ from loopeng.attempt.graph import attempt_graph, live_graph
 from loopeng.attempt.seeds import attempt_seed
 from loopeng.errors import BudgetStop, EngineError, RequestRefusedError, UsageError
 from loopeng.ports import AgentContext, AgentResult
+from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, Sample, Usage
 from loopeng.schema.task import BudgetSpec, EngineSpec
 from loopeng.store import LoopStore
@@ -214,6 +215,39 @@ def test_what_an_agent_sees_and_what_is_kept_of_it(store: LoopStore) -> None:
 def test_an_agent_that_returns_no_text_is_in_error(store: LoopStore, bad: object) -> None:
     attempts, _ = play(store, Script(SHORT), agent=lambda context: bad)
     assert attempts[0].verdict == "error" and "string" in attempts[0].error
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (AgentResult(text="ok", finish_reason=5), "the agent's finish_reason is 5: Input should be a valid string"),  # type: ignore[arg-type]
+        (AgentResult(text="ok", token_ids=("a",)), "the agent's token_ids.0 is 'a'"),  # type: ignore[arg-type]
+        (AgentResult(text="ok", fingerprint=b"x\xff"), "the agent's fingerprint is"),  # type: ignore[arg-type]
+        (SystemExit(0), "SystemExit: 0"),
+        (ValueError("half a character: \udc80"), "ValueError: half a character: ?"),
+    ],
+)
+def test_what_no_row_can_hold_is_one_samples_error(store: LoopStore, result: Any, message: str) -> None:
+    """It would end the run at this sample, and every resume of it again."""
+
+    def agent(context: AgentContext) -> AgentResult:
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    summary = run_suite(make_harness(store, Script("ok"), make_task(2), agent=agent))
+    assert summary.run.status == "finished" and summary.total.errors == 2
+    assert all((attempt.error or "").startswith(message) for attempt in store.attempts(summary.run.id))
+
+
+def test_an_agent_that_changes_its_input_changes_nobody_elses(store: LoopStore) -> None:
+    def agent(context: AgentContext) -> str:
+        context.input["tags"].append("mine")
+        return "ok"
+
+    sample = Sample(id="s0", inputs={"product": "mug", "tags": ["blue"]}, split="reflect")
+    run_suite(make_harness(store, Script("ok"), make_task((sample,)), agent=agent))
+    assert sample.inputs["tags"] == ["blue"]
 
 
 def test_text_that_no_database_can_hold_is_mended(store: LoopStore) -> None:

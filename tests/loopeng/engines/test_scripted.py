@@ -112,3 +112,17 @@ def test_a_missing_script() -> None:
         build_engine(EngineSpec(kind="scripted", script="nowhere.yaml"))
     with pytest.raises(TaskError, match="no_such_module"):
         build_engine(EngineSpec(kind="scripted", script="no_such_module:f"))
+
+
+def test_two_functions_are_two_engines() -> None:
+    """A resumed run tells by the fingerprint that it met another engine."""
+    fingerprints = {ScriptedEngine(each).describe().fingerprint for each in (ask_back, agree)}
+    assert len(fingerprints) == 2 and ScriptedEngine(agree).describe().fingerprint in fingerprints
+
+
+def ask_back(request: TextRequest) -> str:
+    return "Why?"
+
+
+def agree(request: TextRequest) -> str:
+    return "Yes."

@@ -178,3 +178,25 @@ def test_building() -> None:
     with pytest.raises(TaskError, match="evaluator 'a': unknown evaluator type 'lenght'") as caught:
         build_evaluators([{"id": "a", "type": "lenght"}])
     assert caught.value.suggestion == "did you mean 'length'?"
+
+
+def test_a_nested_target_is_hidden_from_the_model_value_by_value() -> None:
+    said = {"passed": False, "feedback": "expected Lyon, 1789 and the answer Paris"}
+    result = result_of(lambda text: said, target={"cities": ["Paris", "Lyon"], "year": 1789})
+    assert result.feedback == "expected [hidden], [hidden] and the answer [hidden]"
+
+
+def test_a_remedy_that_gives_the_answer_away_is_none() -> None:
+    """A remedy becomes a rule of the prompt, and stays there for every sample."""
+    said = {"passed": False, "remedy": "Answer with Paris."}
+    assert result_of(lambda text: said, target="Paris").remedy is None
+    assert result_of(lambda text: said, target="Rome").remedy == "Answer with Paris."
+
+
+def test_an_evaluator_that_exits_is_in_error_and_ends_nothing() -> None:
+    """``sys.exit(0)`` in somebody's check would end the whole run, with the exit code of success."""
+
+    def leaves(text: str) -> bool:
+        raise SystemExit(0)
+
+    assert result_of(leaves).error == "SystemExit: 0"

@@ -66,6 +66,19 @@ def test_each_pattern_is_watched_with_the_rates_of_the_gate(store: LoopStore, pe
     assert {pattern.state for pattern in store.patterns()} == {"watching"}
 
 
+def test_a_kill_between_two_watch_rows_loses_none(store: LoopStore, pending: Proposal) -> None:
+    """A kill at random found it: with one row there, the proposal counted as watched, and the other never came."""
+    approve(store, pending.id, by="ana", seen=seen(store, pending), accept_untested=True)
+    before = store.watches("describe")
+    assert len(before) == 2
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("DELETE FROM watch WHERE pattern_id = ?", (before[1].pattern_id,))
+        connection.commit()
+    assert [each.id for each in recover(store)] == [pending.id]
+    assert [each.pattern_id for each in store.watches("describe")] == [each.pattern_id for each in before]
+    assert recover(store) == []
+
+
 @pytest.mark.parametrize("what", ["deleted", "damaged"])
 def test_the_checkpoint_file_may_go_at_any_time(store: LoopStore, pending: Proposal, what: str) -> None:
     path = checkpoints_path(store)
@@ -230,6 +243,15 @@ def test_rollback_restores_the_earlier_text(store: LoopStore, harness: Harness, 
     assert run_suite(harness).total.first_passed == 1
     assert rollback(store, "describe", to=2, by="ben", reason="they do not").number == 2
     assert [(each.action, each.by) for each in store.decisions()][1:] == [("rollback", "ana"), ("rollback", "ben")]
+
+
+def test_what_was_rolled_back_is_not_proposed_again(store: LoopStore, harness: Harness, pending: Proposal) -> None:
+    """The failures under the old head count again, and the same remedies would make the same text."""
+    approve(store, pending.id, by="ana", seen=seen(store, pending), accept_untested=True)
+    rollback(store, "describe", to=None, by="ana", reason="customers complain")
+    (again,) = propose(harness)
+    assert again.state == "archived" and "customers complain" in (again.state_reason or "")
+    assert propose(harness) == []
 
 
 def test_named_patterns_need_no_threshold(store: LoopStore, harness: Harness) -> None:

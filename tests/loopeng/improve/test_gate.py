@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from loopeng.attempt.harness import Harness
 from loopeng.engines.scripted import ScriptedEngine
 from loopeng.errors import EngineError
 from loopeng.improve import propose, recover
-from loopeng.improve.gate import choose_samples
+from loopeng.improve.gate import choose_samples, why_not_replayable
 from loopeng.improve.pairing import compare_attempts
-from loopeng.ports import EngineInfo, TextReply, TextRequest
+from loopeng.ports import AgentContext, EngineInfo, TextReply, TextRequest
 from loopeng.runner import run_suite
 from loopeng.schema import Attempt, EvalResult, Proposal, Task, utc_now
 from loopeng.schema.task import AgentSpec, BudgetSpec, GateSpec, ImproveSpec, LoopSpec
@@ -150,6 +151,18 @@ def test_a_test_that_broke_stays_in_testing_and_starts_over(watched: Harness, en
     assert report is not None and report.summary.startswith("1/5 -> 5/5")
 
 
+def test_a_test_that_breaks_is_given_up_once_the_task_has_changed(watched: Harness, engine: WatchedEngine) -> None:
+    """Otherwise every later run would make both arms of it again, and its patterns could lead to nothing else."""
+    engine.error = in_gate
+    (broken,) = propose(watched)
+    changed = replace(watched, task=watched.task.model_copy(update={"gate": GateSpec(samples=4)}))
+    (given_up,) = recover(watched.store, harness=changed)
+    assert given_up.id == broken.id and given_up.state == "archived"
+    assert "earlier version of the task" in (given_up.state_reason or "")
+    engine.error = lambda _: False
+    assert [each.state for each in propose(changed)] == ["pending"]
+
+
 def test_arms_under_different_numerics_are_not_compared(watched: Harness, engine: WatchedEngine) -> None:
     engine.fingerprint = lambda request: "two" if "Rules:" in request.messages[0].content else "one"
     (proposal,) = propose(watched)
@@ -196,6 +209,51 @@ def test_an_edit_elsewhere_does_not_count_a_live_engine_by_another(
     outcome = edit(store, proposal.id, by="ana", seen=seen, rules=["Write exactly one sentence."])
     report = store.gate_report(proposal.id, 2)
     assert outcome.proposal.state == "pending" and report is not None and report.verdict == "not_replayable"
+
+
+def test_another_agent_does_not_count_for_a_live_one(store: LoopStore, watched: Harness) -> None:
+    """The failures were made by an agent of the caller's; the stored task only knows the default one."""
+
+    def agent(context: AgentContext) -> str:
+        return context.engine.generate(context.messages).text
+
+    agent.replayable = True  # type: ignore[attr-defined]
+    live = Harness.build(store, watched.task, engine=watched.engine, agent=agent)
+    run_suite(live)
+    for made in (live, watched):
+        (proposal,) = propose(made, pattern_ids=[store.patterns()[made is live].id])
+        report = store.gate_report(proposal.id, 1)
+        assert report is not None and report.note == (
+            "no evidence: the agent is a live object that no other process can make"
+        )
+        assert report.summary == "no pairs counted"
+    run_suite(watched)
+    named = Harness.build(store, watched.task, engine=watched.engine, agent=answer_for_tests)
+    reason = why_not_replayable(named, proposal)
+    assert reason == f"the agent at hand is '{__name__}:answer_for_tests', the failures were made by 'llm'"
+
+
+def answer_for_tests(context: AgentContext) -> str:
+    return ""
+
+
+answer_for_tests.replayable = True  # type: ignore[attr-defined]
+
+
+def test_a_proposal_of_another_folder_is_tested_with_the_engine_of_that_folder(
+    store: LoopStore, harness: Harness, tmp_path: Path
+) -> None:
+    """Both tasks say ``script: script.yaml`` and share prompt and database; each means the file beside it."""
+    stopped = harness.task.model_copy(update={"improve": ImproveSpec(limits=BudgetSpec(attempts=1))})
+    (proposal,) = propose(Harness.build(store, stopped))
+    assert proposal.state == "testing"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "script.yaml").write_text("default: Wrong.", encoding="utf-8")
+    recover(store, harness=Harness.build(store, harness.task.model_copy(update={"path": elsewhere / "task.yaml"})))
+    runs = [run for run in store.runs(kind="gate") if run.proposal_id == proposal.id]
+    assert len(runs) == 2
+    assert "Wrong." not in {attempt.text for run in runs for attempt in store.attempts(run.id)}
 
 
 def test_a_python_agent_that_says_it_is_replayable_is_run(

@@ -11,7 +11,18 @@ from loopeng.errors import TaskError, UsageError
 from loopeng.improve import HintsReflector, build_reflector, propose, recover
 from loopeng.improve.reflect import reflection_context
 from loopeng.ports import ReflectionContext
-from loopeng.schema import FailurePattern, PromptVersion, Proposal, Rule, Task, utc_now
+from loopeng.runner import run_suite
+from loopeng.schema import (
+    Attempt,
+    EvaluatorSpec,
+    FailurePattern,
+    PromptVersion,
+    Proposal,
+    Rule,
+    Sample,
+    Task,
+    utc_now,
+)
 from loopeng.schema.task import ImproveSpec
 from loopeng.store import LoopStore
 
@@ -47,6 +58,12 @@ def test_hints_never_repeats_a_rule_of_the_head() -> None:
     assert [each.text for each in change.operations] == ["No lists."]
     assert HintsReflector().propose(context(pattern(1, "Be brief."), rules=["Be brief."])) == ()
     assert HintsReflector().propose(context(pattern(1, None))) == ()
+
+
+def test_hints_makes_one_rule_of_remedies_that_read_alike() -> None:
+    """Two rules would be refused by the guard against duplicates, and nothing be proposed at all."""
+    (change,) = HintsReflector().propose(context(pattern(1, "Be brief."), pattern(2, "be  brief")))
+    assert [(each.text, each.pattern_ids) for each in change.operations] == [("Be brief.", ("pat-1", "pat-2"))]
 
 
 def test_reflectors_by_name(tmp_path: Path) -> None:
@@ -92,6 +109,29 @@ def test_the_reflector_sees_examples_of_the_reflect_split_without_targets(
     assert all(sample.target is None and attempt.verdict == "fail" for sample, attempt in seen.examples)
 
 
+def test_what_quotes_the_target_does_not_reach_the_reflector(
+    store: LoopStore, make_task: Callable[..., Task], tmp_path: Path
+) -> None:
+    """An evaluator's reason is for people; a reflector that copies it would write the answers into the prompt."""
+
+    def wrong(sample: Sample, attempt: Attempt) -> dict[str, object]:
+        said = f"expected {sample.target}, got something else"
+        return {"passed": False, "reason": said, "feedback": said, "metadata": {"expected": sample.target}}
+
+    task = make_task(evaluators=(EvaluatorSpec(id="wrong", type="python", function="operator:not_"),))
+    task = task.model_copy(
+        update={"samples": tuple(each.model_copy(update={"target": f"key of {each.id}"}) for each in task.samples)}
+    )
+    harness = Harness.build(store, task, evaluators=[wrong])
+    run_suite(harness)
+    (pattern,) = store.patterns()
+    (proposal,) = propose(harness, pattern_ids=[pattern.id])
+    seen = reflection_context(store, harness, proposal)
+    assert len(seen.examples) == 6 and "key of" not in repr(seen)
+    (result,) = seen.examples[0][1].results
+    assert result.feedback == "expected [hidden], got something else"
+
+
 def test_an_answer_without_operations_is_nothing_to_propose(store: LoopStore, harness: Harness, tmp_path: Path) -> None:
     (tmp_path / "silent_reflector.py").write_text("def silent(context):\n    return []\n")
     task = harness.task.model_copy(update={"improve": ImproveSpec(reflector="silent_reflector:silent")})
@@ -115,3 +155,26 @@ def test_a_broken_reflector_leaves_the_proposal_for_later(store: LoopStore, harn
     broken.write_text("from loopeng.improve import HintsReflector as broken\n")
     sys.modules.pop("broken_reflector")
     assert [each.state for each in recover(store, harness=Harness.build(store, task))] == ["pending"]
+
+
+def test_another_reflector_in_the_task_frees_what_the_broken_one_held(
+    store: LoopStore, harness: Harness, tmp_path: Path
+) -> None:
+    """The proposal would ask the reflector of the stored task for ever, and no other could be started meanwhile."""
+    (tmp_path / "hopeless_reflector.py").write_text("def hopeless(context):\n    raise RuntimeError('no idea')\n")
+    hopeless = ImproveSpec(reflector="hopeless_reflector:hopeless")
+    with pytest.raises(UsageError, match="no idea"):
+        propose(Harness.build(store, harness.task.model_copy(update={"improve": hopeless})))
+    (given_up,) = recover(store, harness=harness)
+    assert given_up.state == "archived"
+    assert (given_up.state_reason or "").startswith("made for an earlier version of the task, and cannot go on: ")
+    assert [each.state for each in propose(harness)] == ["pending"]
+
+
+def test_nothing_to_propose_holds_until_the_task_changes(store: LoopStore, harness: Harness) -> None:
+    """Too many rules for ``improve.max_rules`` is no answer for ever: the limit may be raised."""
+    tight = Harness.build(store, harness.task.model_copy(update={"improve": ImproveSpec(max_rules=1)}))
+    (refused,) = propose(tight)
+    assert refused.state == "archived" and "improve.max_rules" in (refused.state_reason or "")
+    assert propose(tight) == []
+    assert [each.state for each in propose(harness)] == ["pending"]

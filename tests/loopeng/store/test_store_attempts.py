@@ -86,6 +86,21 @@ def test_usage_is_added_up_from_the_rows(store: LoopStore, make: Any) -> None:
     assert store.run_usage(run.id) == (3, USAGE + USAGE + USAGE)
 
 
+def test_the_sums_of_a_run_are_those_over_its_attempts(store: LoopStore, make: Any) -> None:
+    """The slow twin reads every row."""
+    run = make.run()
+    costs = [USAGE, Usage(generated_tokens=7, decode_passes=3), Usage(generated_tokens=1), Usage(prompt_tokens=4)]
+    for index, (usage, verdict) in enumerate(zip(costs, ("pass", "error", "fail", "error"), strict=True)):
+        store.save_attempt(make.attempt(run.id, attempt_index=index, usage=usage, verdict=verdict, latency_s=index / 4))
+    attempts, totals = store.attempts(run.id), store.run_totals(run.id)
+    assert (totals.num_attempts, totals.num_errors) == (4, sum(each.verdict == "error" for each in attempts))
+    assert totals.usage == sum((each.usage for each in attempts), Usage())
+    assert totals.latency_s == sum(each.latency_s for each in attempts) == 1.5
+    decoded = [each.usage.generated_tokens - 1 for each in attempts if each.usage.decode_passes]
+    assert totals.num_decoded_tokens == sum(decoded)
+    assert store.run_totals("run-none").num_attempts == 0
+
+
 def test_a_sample_ends_once(store: LoopStore, make: Any) -> None:
     run = make.run()
     ended = SampleResult(

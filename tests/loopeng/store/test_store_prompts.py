@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loopeng.errors import ConflictError, NotFoundError, UsageError
+from loopeng.errors import ConflictError, NotFoundError, TaskError, UsageError
 from loopeng.prompts import text_hash
 from loopeng.store import LoopStore
 
@@ -111,3 +111,14 @@ def test_rollback_goes_to_another_version_of_the_same_prompt(store: LoopStore, m
     with pytest.raises(NotFoundError):
         store.rollback("describe", to_version_id="ver-none", seen_head_id=head.id, by="ben", reason="")
     assert store.decisions() == []
+
+
+def test_a_template_without_a_place_for_the_rules_does_not_become_head(store: LoopStore, make: Any) -> None:
+    """Every sample of every run would be in error, until somebody finds out why."""
+    learned = make.committed()
+    with pytest.raises(UsageError, match="1 learned rules, for which the template has no place"):
+        store.adopt_template("describe", "No rules {{ product }}", by="ana")
+    with pytest.raises(TaskError, match="cannot be read"):
+        store.adopt_template("describe", "Broken {{ product", by="ana")
+    assert store.head("describe") == learned
+    assert store.adopt_template("other", "No rules {{ product }}", by="ana")[1]

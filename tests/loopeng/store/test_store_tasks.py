@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loopeng.errors import NotFoundError
+from loopeng.errors import NotFoundError, StoreError
 from loopeng.store import LoopStore
 
 
@@ -30,6 +32,19 @@ def test_saving_twice_keeps_one_and_follows_the_file(store: LoopStore, make: Any
     for task in (first, first, moved):
         store.save_task(task)
     assert store.task(first.version_hash) == moved
+
+
+@pytest.mark.parametrize("path", [None, Path("shop/task.yaml")])
+def test_a_task_that_is_there_is_not_written_again(store: LoopStore, make: Any, path: Path | None) -> None:
+    """Every call of an application is a run; with ten thousand samples in its task each would write them all."""
+    task = make.task(path=path)
+    store.save_task(task)
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("CREATE TRIGGER t BEFORE UPDATE ON task_version BEGIN SELECT RAISE(ABORT, 'again'); END")
+        connection.commit()
+    store.save_task(task)
+    with pytest.raises(StoreError, match="again"):
+        store.save_task(make.task(path=Path("moved/task.yaml")))
 
 
 def test_versions_of_a_task_are_kept_apart(store: LoopStore, make: Any) -> None:
