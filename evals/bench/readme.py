@@ -29,10 +29,10 @@ from transformers import AutoModelForCausalLM
 
 from loopeng import Loop, load_task
 from loopeng.engines import build_engine
+from loopeng.engines.specdec import generation_request
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from specdec_core.engine import Engine, load_engine
 from specdec_core.loading import fetch
-from specdec_core.sampling import SamplingParams
 from specdec_core.types import GenerationRequest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,16 +83,6 @@ def evenly(requests: list[TextRequest], number: int) -> list[TextRequest]:
     """``number`` requests at equal distances."""
     number = min(number, len(requests))
     return [requests[index * len(requests) // number] for index in range(number)]
-
-
-def core_request(request: TextRequest) -> GenerationRequest:
-    """The request as the engine's adapter passes it on."""
-    fields = request.model_dump(include=set(SamplingParams.model_fields))
-    return GenerationRequest(
-        messages=tuple(message.model_dump() for message in request.messages),
-        sampling=SamplingParams(**fields),
-        reference_texts=request.reference_texts,
-    )
 
 
 def specdec_arm(engine: Engine) -> Arm:
@@ -192,7 +182,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=ROOT / "evals" / "results" / "readme.json")
     arguments = parser.parse_args()
     recorded = record_requests()
-    requests = [core_request(request) for request in evenly(recorded, arguments.requests)]
+    requests = [generation_request(request) for request in evenly(recorded, arguments.requests)]
     arms, default = build_arms(fetch("smollm2-135m"))
     for arm in arms.values():  # warm up: first calls allocate
         arm(requests[0])

@@ -12,7 +12,6 @@ from loopeng.engines.awaiting import finish
 from loopeng.engines.bare import CallableEngine, as_engine
 from loopeng.engines.bound import MeteredEngine
 from loopeng.engines.lazy import LazyEngine
-from loopeng.errors import TaskError
 from loopeng.ports import TextEngine
 from loopeng.schema.task import EngineSpec
 
@@ -22,7 +21,6 @@ __all__ = [
     "MeteredEngine",
     "as_engine",
     "build_engine",
-    "engine_from_reference",
     "finish",
 ]
 
@@ -33,15 +31,6 @@ def build_engine(spec: EngineSpec, base_dir: Path | None = None) -> TextEngine:
     Raises TaskError where the script is missing or wrong, EngineError where the model cannot be loaded.
     """
     return _BUILDERS[spec.kind](spec, base_dir)
-
-
-def engine_from_reference(reference: str, base_dir: Path | None = None) -> TextEngine:
-    """Make the engine again that ``describe().reference`` names, in another process too. Raises as build_engine."""
-    try:
-        spec = EngineSpec.model_validate_json(reference)
-    except ValueError as error:
-        raise TaskError(f"{reference!r} is not an engine reference: {error}") from error
-    return build_engine(spec, base_dir)
 
 
 def _build_specdec(spec: EngineSpec, base_dir: Path | None) -> TextEngine:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specdec_core.metrics import DecodeStats
     from specdec_core.types import GenerationRequest
 
-__all__ = ["ModelChoice", "SpecDecEngine", "list_models"]
+__all__ = ["ModelChoice", "SpecDecEngine", "generation_request", "list_models"]
 
 _loaded: dict[str, Engine] = {}  # by everything that decides what is loaded: a model is in memory once per process
 _loading = threading.Lock()
@@ -49,7 +49,7 @@ class SpecDecEngine:
         """Raises RequestRefusedError for a request that cannot be served (a prompt too long), else EngineError."""
         started = time.perf_counter()
         try:
-            output = self.engine.generate(_generation_request(request))
+            output = self.engine.generate(generation_request(request))
         except RequestError as error:
             raise RequestRefusedError(f"the engine refused the request: {error}") from error
         except (SpecDecError, RuntimeError, MemoryError) as error:  # torch says RuntimeError, out of memory included
@@ -120,7 +120,8 @@ def _engine_for(spec: EngineSpec) -> Engine:
         return _loaded[key]
 
 
-def _generation_request(request: TextRequest) -> GenerationRequest:
+def generation_request(request: TextRequest) -> GenerationRequest:
+    """The request in the core's words."""
     from specdec_core.sampling import SamplingParams
     from specdec_core.types import GenerationRequest
 

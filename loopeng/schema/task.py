@@ -257,11 +257,6 @@ class Task(TaskFile):
         return self.loop.temperatures[min(attempt_index, len(self.loop.temperatures) - 1)]
 
     @property
-    def dataset_name(self) -> str:
-        """What names the gate set: task name and data path."""
-        return f"{self.name}:{self.dataset.path or 'inline'}"
-
-    @property
     def version_hash(self) -> str:
         """Hash of everything that decides what a run does: keys, template text and samples."""
         return content_hash(self.model_dump(mode="json", by_alias=True, exclude={"path"}))

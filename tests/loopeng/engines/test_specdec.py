@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loopeng.engines import build_engine, engine_from_reference
+from loopeng.engines import build_engine
 from loopeng.engines.specdec import SpecDecEngine, list_models
 from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import TextEngine, TextRequest
@@ -115,8 +115,6 @@ def test_a_model_that_cannot_be_loaded_is_an_engine_error(tmp_path: Path) -> Non
     for spec in (EngineSpec(model="empty"), EngineSpec(model=str(tmp_path / "no" / "such" / "folder"))):
         with pytest.raises(EngineError):
             build_engine(spec, tmp_path)
-    with pytest.raises(EngineError):
-        engine_from_reference(EngineSpec(model=str(tmp_path / "empty")).model_dump_json())
 
 
 def test_models_are_listed_without_loading_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
