@@ -15,7 +15,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["METADATA_NAME", "build_once", "cache_root", "cached_folder", "file_sha256", "weights_hash"]
+__all__ = [
+    "METADATA_NAME",
+    "build_once",
+    "cache_root",
+    "cached_folder",
+    "file_sha256",
+    "remembered_sha256",
+    "weights_hash",
+]
 
 METADATA_NAME = "specdec.json"
 _BLOCK_BYTES = 1 << 22
@@ -77,16 +85,17 @@ def build_once(name: str, build: Callable[[Path], dict[str, Any]]) -> Path:
 
 
 def weights_hash(folder: Path, files: Sequence[Path]) -> str:
-    """SHA-256 over the contents of a model's safetensors files, in order.
-
-    Taken from the folder's own metadata where we built it; otherwise remembered in the cache folder by path, size and
-    modification time, so that gigabytes are read once.
-    """
+    """SHA-256 over the contents of a model's safetensors files: from the folder's own metadata where we built it."""
     metadata = folder / METADATA_NAME
     if metadata.is_file():
         stored = json.loads(metadata.read_text(encoding="utf-8")).get("weights_hash")
         if isinstance(stored, str):
             return stored
+    return remembered_sha256(files)
+
+
+def remembered_sha256(files: Sequence[Path]) -> str:
+    """SHA-256 over the contents of files, in order, remembered by path, size and modification time."""
     stats = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     note = cache_root() / "hashes" / hashlib.sha256(json.dumps(stats).encode()).hexdigest()[:32]
     try:

@@ -23,6 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
+_REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
+
 
 @app.callback()
 def root() -> None:
@@ -39,13 +42,13 @@ def generate(
         bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
     ] = False,
     drafter: Annotated[str, typer.Option(help="auto, suffix, ngram or none (plain decoding).")] = "auto",
-    num_speculative_tokens: Annotated[int | None, typer.Option("--draft-tokens", "-k", min=0)] = None,
-    reference: Annotated[list[typer.FileText] | None, typer.Option(help="File with text to draft from.")] = None,
+    num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
+    reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
     max_tokens: Annotated[int, typer.Option(min=0)] = 256,
-    temperature: Annotated[float, typer.Option(min=0)] = 0.0,
-    top_k: Annotated[int | None, typer.Option(min=1)] = None,
-    top_p: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
-    repetition_penalty: Annotated[float, typer.Option(min=0)] = 1.0,
+    temperature: Annotated[float, typer.Option(min=0, help="0 takes the most likely token.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k most likely tokens.")] = None,
+    top_p: Annotated[float, typer.Option(min=0, max=1, help="Draw from the most likely tokens of this mass.")] = 1.0,
+    repetition_penalty: Annotated[float, typer.Option(min=0, help="Above 1: tokens seen are less likely.")] = 1.0,
     stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     exactness: Annotated[str | None, typer.Option(help="bitwise or law; default by the hardware table.")] = None,
@@ -84,10 +87,10 @@ def fetch(model: Annotated[str, typer.Argument(help="Embedded name, GGUF file or
 
 @app.command()
 def describe(
-    model: Annotated[str, typer.Option("--model", "-m")] = "smollm2-135m",
-    device: str = "auto",
-    dtype: str = "auto",
-    exactness: str | None = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="As for generate.")] = "smollm2-135m",
+    device: Annotated[str, typer.Option(help="As for generate.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="As for generate.")] = "auto",
+    exactness: Annotated[str | None, typer.Option(help="As for generate.")] = None,
 ) -> None:
     """Say how a model would run here (device, dtype, geometry, exactness) and why.
 
@@ -101,7 +104,7 @@ def describe(
 
 
 def main() -> None:
-    """Run the command; errors of ours are one line on stderr and exit 2."""
+    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2."""
     try:
         app()
     except SpecDecError as error:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -50,7 +51,7 @@ class Generation:
         return self.stopper.token_ids
 
 
-def decode(generation: Generation) -> Iterator[Round | None]:
+def decode(generation: Generation) -> Generator[Round | None, None, None]:
     """Run a generation; yields after prefill (None) and after every round. The drafter is ended in any case.
 
     Raises ContextOverflowError, VocabularyMismatchError, RequestError (nothing usable to read, logits not finite) and
@@ -65,7 +66,8 @@ def decode(generation: Generation) -> Iterator[Round | None]:
         while not generation.stopper.finished:
             yield _round(generation)
     finally:
-        generation.drafter.end()
+        with _blaming(generation.drafter):
+            generation.drafter.end()
 
 
 def _round(generation: Generation) -> Round:
@@ -91,7 +93,8 @@ def _prefill(generation: Generation) -> int:
             f"the prompt has {len(prompt_ids)} tokens and the context holds {target.context_length}, output included; "
             "shorten the prompt or load the model with a larger context_length"
         )
-    generation.drafter.begin(generation.context)
+    with _blaming(generation.drafter):
+        generation.drafter.begin(generation.context)
     logits: Tensor = target.prefill(prompt_ids)
     token = generation.pipeline.choose(logits, ())
     stats.num_prompt_tokens = len(prompt_ids)
@@ -106,14 +109,21 @@ def _propose(generation: Generation) -> Draft:
     limit = min(generation.max_draft_tokens, generation.target.geometry.max_draft_tokens, remaining - 1)
     if limit < 1:
         return Draft()
-    try:
+    with _blaming(generation.drafter):
         draft = generation.drafter.propose(limit)
         token_ids = tuple(map(operator.index, draft.token_ids[:limit]))
-    except Exception as error:
-        raise DrafterError(f"drafter {generation.drafter.name!r} raised {type(error).__name__}: {error}") from error
     if not all(0 <= token_id < generation.target.vocab_size for token_id in token_ids):
         raise DrafterError(f"drafter {generation.drafter.name!r} proposed ids outside the vocabulary: {token_ids!r}")
     return Draft(token_ids, draft.source)
+
+
+@contextmanager
+def _blaming(drafter: Drafter) -> Iterator[None]:
+    """Whatever a drafter raises is a DrafterError that names it."""
+    try:
+        yield
+    except Exception as error:
+        raise DrafterError(f"drafter {drafter.name!r} raised {type(error).__name__}: {error}") from error
 
 
 def _commit(generation: Generation, token_ids: tuple[int, ...]) -> int:
@@ -123,7 +133,8 @@ def _commit(generation: Generation, token_ids: tuple[int, ...]) -> int:
         num_emitted += 1
         if generation.stopper.push(token_id):
             break
-    generation.drafter.observe(token_ids[:num_emitted])
+    with _blaming(generation.drafter):
+        generation.drafter.observe(token_ids[:num_emitted])
     generation.stats.num_generated_tokens += num_emitted
     return num_emitted
 

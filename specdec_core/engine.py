@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +83,9 @@ class Engine:
 
         Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
         """
-        with self._held():
-            generation = self._prepare(request)
+        with self._held(), closing(decode(generation := self._prepare(request))) as rounds:
             num_told = 0
-            for round_ in decode(generation):
+            for round_ in rounds:
                 if round_ is not None and on_round is not None:
                     on_round(round_)
                 if not generation.stopper.finished:
@@ -114,8 +113,8 @@ class Engine:
         if self._owner == threading.get_ident():
             raise RequestError("a stream of this engine is still open in this thread: exhaust it or close it first")
         with self._lock:
-            self._owner = threading.get_ident()
             try:
+                self._owner = threading.get_ident()
                 yield
             finally:
                 self._owner = None
@@ -139,6 +138,7 @@ class Engine:
                 max_tokens=max_new_tokens,
                 eos_token_ids=eos_token_ids,
                 stop=params.stop,
+                stop_tokens=self._stop_tokens(params.stop),
             ),
             max_draft_tokens=self.num_speculative_tokens,
             max_new_tokens=max_new_tokens,
@@ -148,8 +148,14 @@ class Engine:
         if request.messages is not None:
             return tuple(self.model.tokenizer.encode_chat(request.messages))
         if request.prompt is not None:
-            return tuple(self.model.tokenizer.encode(request.prompt))
+            return tuple(self.model.tokenizer.encode(request.prompt, add_special_tokens=True))
         return tuple(request.prompt_token_ids or ())
+
+    def _stop_tokens(self, stop: Sequence[str]) -> dict[int, str]:
+        """The stop strings that are special tokens: one id each, and no text when decoded."""
+        tokenizer = self.model.tokenizer
+        ids_of = {text: tokenizer.encode(text) for text in stop}
+        return {ids[0]: text for text, ids in ids_of.items() if len(ids) == 1 and not tokenizer.decode(ids)}
 
     def _output(self, generation: Generation) -> GenerationOutput:
         stopper = generation.stopper
@@ -178,9 +184,11 @@ def load_engine(
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
     ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is
-    the longest draft; as long as a pass allows by default. ``exactness`` defaults to the hardware table's.
+    the longest draft; by default, and at most, as long as a pass allows (its width less one). ``exactness`` defaults
+    to the hardware table's.
 
     Raises ModelLoadError, ExactnessError, RequestError.
     """
+    drafter = make_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
     model = load_model(reference, device=device, dtype=dtype, exactness=exactness, context_length=context_length)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)

@@ -11,11 +11,11 @@ __all__ = ["StaticKVCache"]
 
 
 class StaticKVCache:
-    """Keys and values of one sequence, one tensor per layer: [2 * num_kv_heads, num_slots, head_dim], keys first.
+    """Keys and values of one sequence, per layer [2 * num_kv_heads, num_slots, head_dim], keys first.
 
     Keys and values share a tensor so that a pass writes both with one copy. Slot i belongs to position i. ``length``
-    counts the tokens whose slots are valid; whatever lies beyond is garbage that attention must mask. Slots start as
-    zeros and only ever hold what a pass wrote, so masked garbage is finite.
+    counts the tokens whose slots are valid; whatever lies beyond is garbage that attention must mask. A mask hides
+    finite garbage only (zero times NaN is NaN), so slots start as zeros and ``clear`` makes them zeros again.
     """
 
     def __init__(
@@ -28,10 +28,12 @@ class StaticKVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        shape = (2 * num_kv_heads, num_slots, head_dim)
-        self._layers = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        shape = (num_layers, 2 * num_kv_heads, num_slots, head_dim)
+        self._slots = torch.zeros(shape, dtype=dtype, device=device)
+        self._layers = [self._slots[layer_id] for layer_id in range(num_layers)]
         self._num_kv_heads = num_kv_heads
         self._num_slots = num_slots
+        self._num_written = 0  # slots from here on are still zeros
         self._length = 0
 
     @property
@@ -47,7 +49,7 @@ class StaticKVCache:
     @property
     def num_bytes(self) -> int:
         """Memory held, in bytes."""
-        return sum(layer.numel() * layer.element_size() for layer in self._layers)
+        return self._slots.nbytes
 
     def write(self, layer_id: int, start: int, keys_values: Tensor) -> None:
         """Copy the rows of one pass into the slots from ``start`` on. ``length`` does not move.
@@ -59,6 +61,7 @@ class StaticKVCache:
         """
         num_rows = keys_values.shape[0]
         self._layers[layer_id].narrow(1, start, num_rows).copy_(keys_values.transpose(0, 1))
+        self._num_written = max(self._num_written, start + num_rows)
 
     def read(self, layer_id: int, extent: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the first ``extent`` slots: two views, each [num_kv_heads, extent, head_dim]."""
@@ -72,6 +75,11 @@ class StaticKVCache:
                 f"cannot advance by {num_tokens!r} tokens: {self._length} of {self._num_slots} slots are valid"
             )
         self._length += num_tokens
+
+    def clear(self) -> None:
+        """Forget the sequence and zero what it wrote, so that nothing of it, NaN included, reaches the next one."""
+        self._slots.narrow(2, 0, self._num_written).zero_()
+        self._num_written = self._length = 0
 
     def rollback(self, length: int) -> None:
         """Keep the first ``length`` tokens. Raises CacheRollbackError outside 0..length; nothing is copied."""

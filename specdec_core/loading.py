@@ -6,7 +6,6 @@ safetensors, a .gguf file (converted once), or a hub id ("org/name"; the local h
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,12 +35,17 @@ class LoadedModel:
 
     target: LlamaTarget
     tokenizer: Tokenizer
-    fingerprint: NumericsFingerprint
+    fingerprint_at_load: NumericsFingerprint
     device: torch.device
     dtype: torch.dtype
     geometry: Geometry
     reasons: tuple[str, ...]  # one sentence per choice
     name: str
+
+    @property
+    def fingerprint(self) -> NumericsFingerprint:
+        """Of passes made now: torch.set_num_threads may have been called since the model was loaded."""
+        return replace(self.fingerprint_at_load, num_threads=torch.get_num_threads())
 
 
 def load_model(
@@ -76,7 +80,7 @@ def load_model(
     return LoadedModel(
         target=target,
         tokenizer=TransformersTokenizer(folder),
-        fingerprint=_fingerprint(numerics, target.geometry, weights_hash(folder, weight_files(folder))),
+        fingerprint_at_load=_fingerprint(numerics, target.geometry, weights_hash(folder, weight_files(folder))),
         device=numerics.device,
         dtype=numerics.dtype,
         geometry=target.geometry,
@@ -158,4 +162,5 @@ def _device_reason(asked: str, chosen: torch.device) -> str:
 
 
 def _name(reference: str | Path) -> str:
-    return Path(reference).expanduser().name if os.path.exists(reference) else str(reference)
+    path = Path(reference).expanduser()
+    return path.resolve().name if path.exists() else str(reference)

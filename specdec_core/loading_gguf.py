@@ -36,11 +36,13 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
+    dtype_name = _stored_dtype(gguf)  # first: a broken file is refused before anything heavy is imported
+
     import torch
     from safetensors.torch import save_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    dtype = getattr(torch, _stored_dtype(gguf))
+    dtype = getattr(torch, dtype_name)
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=dtype).eval()
     if hasattr(model.config, "quantization_config"):
@@ -52,7 +54,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
 
 def _stored_dtype(gguf: Path) -> str:
-    """The dtype that loses nothing the file has: float32 and float16 stay, quantised weights become bfloat16."""
+    """float32 and float16 stay as they are; quantised weights are rounded to bfloat16, which few of them need."""
     from gguf import GGUFReader
 
     counts = Counter(tensor.tensor_type.name for tensor in GGUFReader(gguf).tensors if len(tensor.shape) > 1)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from specdec_core.cache_dir import build_once, cache_root, cached_folder, file_sha256
+from specdec_core.cache_dir import build_once, cache_root, cached_folder, remembered_sha256
 from specdec_core.checkpoint import weight_files
 from specdec_core.embedded import EMBEDDED_MODELS, EmbeddedModel, download_gguf
 from specdec_core.errors import ModelLoadError
@@ -78,7 +78,7 @@ def _fetch_embedded(model: EmbeddedModel, report: _Progress) -> Path:
 def _fetch_gguf(path: Path, report: _Progress) -> Path:
     if not path.is_file():
         raise ModelLoadError(f"there is no file {str(path)!r}")
-    digest = file_sha256(path)
+    digest = remembered_sha256([path])  # gigabytes are read once, not at every start
 
     def build(folder: Path) -> dict[str, Any]:
         report(f"converting {path.name} to safetensors, once")

@@ -17,7 +17,7 @@ __all__ = ["DecodeStats", "NumericsFingerprint"]
 
 @dataclass(slots=True)
 class DecodeStats:
-    """Counts of one generation. Sum several with ``+``.
+    """Counts of one generation.
 
     >>> stats = DecodeStats(num_generated_tokens=9, num_decode_passes=4, num_draft_tokens=8, num_accepted_tokens=4)
     >>> stats.acceptance_length, stats.acceptance_rate

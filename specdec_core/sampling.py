@@ -23,6 +23,8 @@ _MASK64 = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # constants of SplitMix64 (Steele, Lea, Flood 2014)
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
+_WHOLE = 2.0**52  # probability 1 in whole parts
+_NUM_LIKELY = 1024  # so many tokens top-p sorts before it sorts all
 
 
 class SamplingParams(BaseModel):
@@ -86,7 +88,7 @@ class LogitsPipeline:
         """Noise added for surviving tokens only, [vocab] in float64."""
         survivors = torch.isfinite(processed).nonzero().squeeze(-1)
         noise = position_noise(self.params.seed, index, survivors)
-        return processed.double().index_put((survivors,), noise, accumulate=True)
+        return processed.index_put((survivors,), noise, accumulate=True)
 
 
 def position_noise(seed: int, index: int, token_ids: Tensor) -> Tensor:
@@ -100,8 +102,12 @@ def position_noise(seed: int, index: int, token_ids: Tensor) -> Tensor:
     True
     """
     key = _mix_int(_mix_int(seed + _GOLDEN) ^ (index * _MIX_2 + _GOLDEN))
-    bits = _mix(token_ids * _signed(_GOLDEN) + _signed(key))
-    uniform = (_shift_right(bits, 11).double() + 0.5) * 2.0**-53  # in (0, 1), never an end
+    return _gumbel(_mix(token_ids * _signed(_GOLDEN) + _signed(key)))
+
+
+def _gumbel(bits: Tensor) -> Tensor:
+    """Gumbel noise from 64 random bits each. 52 of them: with 53 the half would round up, and 1.0 give infinity."""
+    uniform = (_shift_right(bits, 12).double() + 0.5) * 2.0**-52  # in (0, 1), never an end
     return -torch.log(-torch.log(uniform))
 
 
@@ -111,7 +117,7 @@ def _build_processors(params: SamplingParams, prompt_ids: Sequence[int]) -> list
         processors.append(_repetition_penalty(params.repetition_penalty, frozenset(prompt_ids)))
     if params.greedy:
         return processors
-    processors.append(lambda logits, _: logits / params.temperature)
+    processors.append(_temperature(params.temperature))
     if params.top_k is not None:
         processors.append(_top_k(params.top_k))
     if params.top_p < 1:
@@ -130,6 +136,11 @@ def _repetition_penalty(penalty: float, prompt_ids: frozenset[int]) -> _Processo
     return apply
 
 
+def _temperature(temperature: float) -> _Processor:
+    """In float64 and below zero: no temperature, however small, overflows or divides by zero."""
+    return lambda logits, _: (logits.double() - logits.max()) / temperature
+
+
 def _top_k(k: int) -> _Processor:
     def apply(logits: Tensor, _: Sequence[int]) -> Tensor:
         smallest_kept = logits.topk(min(k, logits.shape[-1])).values[-1]
@@ -139,16 +150,31 @@ def _top_k(k: int) -> _Processor:
 
 
 def _top_p(p: float) -> _Processor:
-    """Nucleus sampling (Holtzman et al. 2020, section 3.1); equal logits rank by lowest id."""
+    """Nucleus sampling (Holtzman et al. 2020, section 3.1); equal logits rank by lowest id.
+
+    Probabilities are added as whole parts: on CUDA a sum of floats varies with its order.
+    """
 
     def apply(logits: Tensor, _: Sequence[int]) -> Tensor:
-        ordered, token_ids = logits.sort(descending=True, stable=True)
-        probs = ordered.softmax(dim=-1)
-        mass_before = probs.cumsum(dim=-1) - probs
-        dropped = token_ids[mass_before >= p]
-        return logits.index_fill(0, dropped, -torch.inf)
+        parts = (logits.softmax(dim=-1) * _WHOLE).long()
+        token_ids = _likely_ids(logits, parts, p * _WHOLE)
+        token_ids = token_ids[logits[token_ids].argsort(descending=True, stable=True)]
+        mass_before = parts[token_ids].cumsum(dim=-1) - parts[token_ids]
+        kept = token_ids[mass_before < p * _WHOLE]
+        return torch.full_like(logits, -torch.inf).index_put((kept,), logits[kept])
 
     return apply
+
+
+def _likely_ids(logits: Tensor, parts: Tensor, mass: float) -> Tensor:
+    """The likeliest ids that hold ``mass`` parts, ascending: few do, and sorting all costs a third of a pass."""
+    possible = logits > -torch.inf
+    if logits.shape[-1] > _NUM_LIKELY:
+        lowest = logits.topk(_NUM_LIKELY).values[-1]
+        token_ids = ((logits >= lowest) & possible).nonzero().squeeze(-1)
+        if parts[token_ids].sum() >= mass:
+            return token_ids
+    return possible.nonzero().squeeze(-1)
 
 
 def _mix_int(value: int) -> int:

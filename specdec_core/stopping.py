@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from specdec_core.types import FinishReason
 
@@ -50,7 +50,8 @@ class StopChecker:
     """Takes emitted tokens one at a time and says when the text is over.
 
     An end-of-sequence token is looked at first, then stop strings, then the length: a stop inside an accepted run ends
-    the text there even when the length cap is reached in the same round.
+    the text there even when the length cap is reached in the same round. ``stop_tokens`` are stop strings that are
+    special tokens (id -> string): decoding leaves these out, so the text alone would never show them.
 
     >>> checker = StopChecker(decode=lambda ids: "".join(map(chr, ids)), max_tokens=9, stop=["END"])
     >>> [checker.push(ord(c)) for c in "a ENDz"]
@@ -60,12 +61,19 @@ class StopChecker:
     """
 
     def __init__(
-        self, *, decode: _Decode, max_tokens: int, eos_token_ids: Collection[int] = (), stop: Sequence[str] = ()
+        self,
+        *,
+        decode: _Decode,
+        max_tokens: int,
+        eos_token_ids: Collection[int] = (),
+        stop: Sequence[str] = (),
+        stop_tokens: Mapping[int, str] | None = None,
     ) -> None:
         self._detokenizer = IncrementalDetokenizer(decode)
         self._max_tokens = max_tokens
         self._eos_token_ids = frozenset(eos_token_ids)
         self._stop = tuple(text for text in stop if text)
+        self._stop_tokens = dict(stop_tokens or {})
         self._num_taken = 0  # characters handed out by take_text
         self.token_ids: list[int] = []
         self.text = ""
@@ -82,8 +90,9 @@ class StopChecker:
         if self.finished:
             return True
         self.token_ids.append(token_id)
-        if token_id in self._eos_token_ids:
+        if token_id in self._eos_token_ids or token_id in self._stop_tokens:
             self._append(self._detokenizer.flush())
+            self.stop_string = self.stop_string or self._stop_tokens.get(token_id)
             self.finish_reason = "stop"
             return True
         self._append(self._detokenizer.push(token_id))

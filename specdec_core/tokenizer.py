@@ -26,8 +26,8 @@ class Tokenizer(Protocol):
         """Every id that ends a generation."""
         ...
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of ``text``, no special tokens added."""
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Ids of ``text``; on request after the beginning-of-sequence token, where the tokenizer has the habit."""
         ...
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
@@ -70,9 +70,13 @@ class TransformersTokenizer:
         """Those of generation config, config and tokenizer together."""
         return self._eos_token_ids
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of ``text``, no special tokens added."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Ids of ``text``; on request with the special tokens the tokenizer puts around a text."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # such strings come out of JSON's "\\ud83d" and of wrongly decoded files
+            raise RequestError(f"the text is not valid Unicode: {error}") from error
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Ids of a conversation with the generation prompt. Raises RequestError without a chat template."""
@@ -81,12 +85,12 @@ class TransformersTokenizer:
         from jinja2 import TemplateError
 
         try:
-            token_ids = self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages], add_generation_prompt=True, tokenize=True, return_dict=False
+            text: str = self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages], add_generation_prompt=True, tokenize=False
             )
         except TemplateError as error:
             raise RequestError(f"the chat template refuses these messages: {error}") from error
-        return list(token_ids)
+        return self.encode(text)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Text of ``token_ids``, spaces as they are."""

@@ -29,7 +29,9 @@ class GenerationRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     messages: tuple[Mapping[str, str], ...] | None = Field(None, description="Chat turns: role and content.")
-    prompt: str | None = Field(None, description="Raw text, tokenised as it stands.")
+    prompt: str | None = Field(
+        None, description="Raw text, a beginning-of-sequence token before it where the model has one."
+    )
     prompt_token_ids: tuple[int, ...] | None = Field(None, description="Ids, used as they stand.")
     sampling: SamplingParams = SamplingParams()
     reference_texts: tuple[str, ...] = Field((), description="Texts the answer may repeat, most likely first.")

@@ -209,9 +209,12 @@ class LlamaNetwork:
         return table.masked_fill_(columns > limits[:, None], float("-inf"))
 
     def _mask(self, num_rows: int, start: int, extent: int) -> Tensor:
-        """[num_groups * num_rows, extent], contiguous: one copy per pass serves every layer."""
+        """[num_groups * num_rows, extent]: one copy per pass serves every layer.
+
+        A copy also where there is one group: CUDA's kernel refuses a mask whose first element is not aligned.
+        """
         window = self._mask_table.narrow(0, 0, num_rows).narrow(1, self._num_slots - start, extent)
-        return window.expand(self.config.num_groups, -1, -1).reshape(-1, extent)
+        return window.repeat(self.config.num_groups, 1)
 
     def forward(
         self, token_ids: Tensor, start: int, extent: int, cache: StaticKVCache, *, num_layers: int | None = None

@@ -67,7 +67,7 @@ class LlamaTarget:
                 f"the prompt has {len(token_ids)} tokens and leaves no room for a new one in a context of"
                 f" {self._context_length}"
             )
-        self.cache.rollback(0)
+        self.cache.clear()
         chunk = self._geometry.chunk
         for start in range(0, len(token_ids), chunk):
             chunk_ids = token_ids[start : start + chunk]

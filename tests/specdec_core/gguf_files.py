@@ -1,4 +1,4 @@
-"""Writes a tiny Llama as a GGUF file, tokenizer included; and runs a start of the package in a process of its own."""
+"""Writes a tiny Llama as a GGUF file, tokenizer included; and fetches in a process of its own."""
 
 from __future__ import annotations
 
@@ -67,23 +67,22 @@ def _gguf_name(name: str) -> str:
     return f"blk.{layer_id}.{_GGUF_NAMES[inner]}.weight"
 
 
-def start_fetch(reference: str, cache: Path, **environment: str) -> subprocess.Popen[str]:
-    """A process that fetches ``reference`` into ``cache`` and prints progress lines, then the folder or the error."""
+def run_fetch(references: list[str], cache: Path, **environment: str) -> str:
+    """What a process prints that fetches each reference: its folder, or the error."""
     program = (
         "import sys\n"
         "from specdec_core.errors import ModelLoadError\n"
         "from specdec_core.loading_sources import fetch\n"
-        "try:\n"
-        "    print(fetch(sys.argv[1], on_progress=lambda line: print('progress:', line, flush=True)))\n"
-        "except ModelLoadError as error:\n"
-        "    print(error)\n"
-        "    sys.exit(1)\n"
+        "for reference in sys.argv[1:]:\n"
+        "    try:\n"
+        "        print(fetch(reference))\n"
+        "    except ModelLoadError as error:\n"
+        "        print(error)\n"
     )
-    return subprocess.Popen(
-        [sys.executable, "-c", program, reference],
-        cwd=ROOT,
+    return subprocess.run(
+        [sys.executable, "-c", program, *references],
         env=os.environ | {"SPECDEC_CACHE": str(cache), "PYTHONPATH": str(ROOT)} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
-    )
+        check=True,
+    ).stdout

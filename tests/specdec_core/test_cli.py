@@ -1,44 +1,74 @@
+"""The command line: in this process where only words matter, in one of its own where the process does."""
+
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
-ARGUMENTS = ["generate", "-p", "Name three fruits.", "--max-tokens", "24"]
+from specdec_core.cli import main
+
+ARGUMENTS = ["generate", "-p", "Name three fruits.", "--max-tokens", "12"]
+BITWISE = [*ARGUMENTS, "--exactness", "bitwise"]
 
 
-def specdec(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "specdec_core.cli", *arguments], capture_output=True, text=True, check=False
-    )
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-@pytest.fixture(scope="module")
-def plain(embedded_folder) -> str:
-    done = specdec(*ARGUMENTS, "--drafter", "none", "--stats")
-    assert done.returncode == 0, done.stderr
-    assert "acceptance length 1.00" in done.stderr
-    return done.stdout
+class Specdec:
+    """Runs ``main`` as the console script does."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys, self._monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *arguments: str) -> Done:
+        self._monkeypatch.setattr(sys, "argv", ["specdec", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, error = self._capsys.readouterr()
+        return Done(int(ended.value.code or 0), out, error)
 
 
-def test_text_goes_to_stdout_and_a_trace_of_each_round_to_stderr(plain: str, tmp_path) -> None:
+@pytest.fixture
+def specdec(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Specdec:
+    return Specdec(capsys, monkeypatch)
+
+
+def test_text_goes_to_stdout_and_a_trace_of_each_round_to_stderr(embedded_folder, specdec: Specdec, tmp_path) -> None:
+    plain = specdec(*BITWISE, "--drafter", "none", "--stats")
+    assert plain.returncode == 0, plain.stderr
+    assert "acceptance length 1.00" in plain.stderr
     reference = tmp_path / "answer.txt"
-    reference.write_text(plain.strip())
-    traced = specdec(*ARGUMENTS, "--exactness", "bitwise", "--trace", "--stats", "--reference", str(reference))
+    reference.write_bytes(plain.stdout.strip().encode() + b"\xff not UTF-8")  # a reference can do no harm
+    traced = specdec(*BITWISE, "--trace", "--reference", str(reference))
     assert traced.returncode == 0, traced.stderr
     rounds = [line for line in traced.stderr.splitlines() if "drafted" in line]
     assert any("bonus" in line or "end of text" in line for line in rounds)
     assert all(("recovered" in line) or ("bonus" in line) or ("end of text" in line) for line in rounds)
-    untraced = specdec(*ARGUMENTS, "--exactness", "bitwise", "--drafter", "none")
-    assert traced.stdout == untraced.stdout
+    assert traced.stdout == plain.stdout
 
 
-def test_json_is_one_document(embedded_folder) -> None:
-    document = json.loads(specdec(*ARGUMENTS, "--json").stdout)
+def test_json_is_one_document_and_a_dash_reads_standard_input(embedded_folder) -> None:
+    arguments = ["generate", "-p", "-", "--max-tokens", "3", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "specdec_core.cli", *arguments],
+        input="Name three fruits.",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    document = json.loads(done.stdout)
     assert document["stats"]["num_generated_tokens"] == len(document["token_ids"])
     assert document["fingerprint"]["digest"]
+    assert document["num_prompt_tokens"] > 5
 
 
 @pytest.mark.parametrize(
@@ -47,17 +77,28 @@ def test_json_is_one_document(embedded_folder) -> None:
         (["generate", "-p", "x", "-m", "./no/such/folder"], "no/such/folder"),
         (["generate", "-p", "x", "--drafter", "sufix"], "did you mean 'suffix'"),
         (["generate", "-p", "x", "--top-p", "0"], "top_p"),
+        (["generate", "-p", "x", "--exactness", "roughly"], "'roughly'"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_2(embedded_folder, arguments: list[str], says: str) -> None:
+def test_a_mistake_is_one_line_and_exit_2(specdec: Specdec, arguments: list[str], says: str) -> None:
     done = specdec(*arguments)
     assert done.returncode == 2
     assert says in done.stderr
-    assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_help_is_fast_and_loads_no_model_library() -> None:
+def test_input_that_is_no_text_is_one_line_and_exit_2(
+    embedded_folder, specdec: Specdec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes that are not UTF-8 arrive as half surrogate pairs, and the tokenizer answered with a traceback."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), "utf-8", errors="surrogateescape"))
+    done = specdec("generate", "-p", "-", "--exactness", "law")
+    assert done.returncode == 2
+    assert "not valid Unicode" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_help_is_fast_and_loads_no_model_library(specdec: Specdec) -> None:
     code = "import sys, specdec_core.cli; sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert "generate" in specdec("--help").stdout

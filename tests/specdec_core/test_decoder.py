@@ -62,6 +62,9 @@ def test_the_check_itself_fails_when_the_target_depends_on_the_pass() -> None:
         assert_lossless(Leaky.random(VOCAB, seed=2), [[0]], [OracleDrafter], SamplingParams(max_tokens=20))
 
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
 def joint_counts(target: TableModel, sampling: SamplingParams, drafter_of, num_draws: int) -> Counter[tuple[int, ...]]:
     counts: Counter[tuple[int, ...]] = Counter()
     for seed in range(num_draws):
@@ -84,18 +87,19 @@ def chi_square_exceeds(counts: Counter[tuple[int, ...]], law: dict[tuple[int, ..
     return statistic > limit
 
 
+NUM_DRAWS = 1_500  # the mutants below show that so many are enough
 LAW_SAMPLING = SamplingParams(temperature=0.9, top_k=3, repetition_penalty=2.0, max_tokens=3)
 
 
 @pytest.mark.parametrize("drafter", ["none", "random", "suffix"])
 def test_the_joint_law_of_three_tokens_is_the_tables(drafter: str) -> None:
-    """4,000 fixed seeds against exact enumeration at the 0.999 quantile; fixed, so it cannot alarm by chance later."""
+    """Fixed seeds against exact enumeration at the 0.999 quantile; fixed, so it cannot alarm by chance later."""
     target = TableModel.random(4, seed=9)
 
     def drafter_of(seed: int):
         return RandomDrafter(4, seed=seed) if drafter == "random" else make_drafter(drafter)
 
-    counts = joint_counts(target, LAW_SAMPLING, drafter_of, 4_000)
+    counts = joint_counts(target, LAW_SAMPLING, drafter_of, NUM_DRAWS)
     assert not chi_square_exceeds(counts, target.joint_law([0], LAW_SAMPLING, 3), quantile=3.09)
 
 
@@ -128,7 +132,7 @@ def test_a_biased_mutant_fails_the_same_test(mutant, monkeypatch: pytest.MonkeyP
     target = TableModel.random(4, seed=9)
     exact = target.joint_law([0], LAW_SAMPLING, 3)
     monkeypatch.setattr("specdec_core.testing.LogitsPipeline", mutant)
-    counts = joint_counts(target, LAW_SAMPLING, lambda _: NullDrafter(), 4_000)
+    counts = joint_counts(target, LAW_SAMPLING, lambda _: NullDrafter(), NUM_DRAWS)
     try:
         biased = chi_square_exceeds(counts, exact, quantile=3.09)
     except AssertionError:
@@ -180,6 +184,23 @@ def test_counts_of_plain_decoding_are_one_token_per_pass() -> None:
     stats = generate_ids(TableModel.random(VOCAB, seed=2), [0], SamplingParams(max_tokens=9)).stats
     assert (stats.num_generated_tokens, stats.num_decode_passes, stats.acceptance_length) == (9, 8, 1.0)
     assert stats.acceptance_rate is None
+
+
+class Raising(NullDrafter):
+    def __init__(self, method: str) -> None:
+        setattr(self, method, self.fail)
+
+    def fail(self, *_: object) -> None:
+        raise KeyError("boom")
+
+
+@pytest.mark.parametrize("method", ["begin", "propose", "observe", "end"])
+def test_wherever_a_drafter_raises_it_is_named(method: str) -> None:
+    """Only ``propose`` was guarded: a KeyError out of ``begin`` looked like ours."""
+    target = TableModel.random(VOCAB, seed=2)
+    with pytest.raises(DrafterError, match="drafter 'none' raised KeyError: 'boom'"):
+        generate_ids(target, [0], SamplingParams(max_tokens=9), Raising(method))
+    assert len(generate_ids(target, [0], SamplingParams(max_tokens=9)).generated_ids) == 9
 
 
 class Nonsense(NullDrafter):

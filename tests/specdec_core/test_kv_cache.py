@@ -44,6 +44,19 @@ def test_rollback_moves_the_pointer_and_touches_no_slot(cache: StaticKVCache) ->
     assert cache.length == 0
 
 
+def test_clearing_leaves_no_trace_in_any_slot(cache: StaticKVCache) -> None:
+    """Zero times NaN is NaN: what a mask hides must be finite, so a new sequence starts on zeros."""
+    for start in (20, 3):
+        cache.write(1, start, torch.full((5, 6, 4), torch.nan))
+    cache.advance(7)
+    cache.clear()
+    assert cache.length == 0
+    assert not any(part.any() for part in cache.read(1, 64))
+    cache.write(1, 60, torch.ones(4, 6, 4))
+    cache.clear()
+    assert not any(part.any() for part in cache.read(1, 64))
+
+
 @pytest.mark.parametrize("length", [-1, 6, 64])
 def test_a_rollback_outside_the_valid_slots_is_refused(cache: StaticKVCache, length: int) -> None:
     cache.advance(5)

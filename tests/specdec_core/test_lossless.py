@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -27,6 +28,12 @@ DRAFTERS: dict[str, Callable[[Sequence[int], int], Drafter]] = {
     "random": lambda answer, vocab: RandomDrafter(vocab, seed=len(answer)),
 }
 PAIRS = [(drafter, length) for drafter in DRAFTERS for length in DRAFT_LENGTHS]
+
+
+def covering_case(number: int) -> tuple[str, int, str]:
+    """Over the prompts each pair of drafter and draft length occurs, and each of both greedily and sampled."""
+    drafter, draft_length = PAIRS[number]
+    return drafter, draft_length, list(SAMPLINGS)[(number + number // len(DRAFT_LENGTHS)) % 2]
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +72,10 @@ def check(model: LoadedModel, plain: list[int], number: int, sampling: str, draf
     assert speculative == plain
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("number", range(NUM_PROMPTS))
-def test_each_prompt_with_one_drafter_and_draft_length(model, plain_ids, number: int, sampling: str) -> None:
-    """A covering design: over the prompts every pair of drafter and draft length occurs, greedily and sampled."""
-    drafter, draft_length = PAIRS[(number + 7 * list(SAMPLINGS).index(sampling)) % len(PAIRS)]
+def test_each_prompt_with_one_drafter_and_draft_length(model, plain_ids, number: int) -> None:
+    """A covering design; the slow test below makes the whole product."""
+    drafter, draft_length, sampling = covering_case(number)
     check(model, plain_ids(number, sampling), number, sampling, drafter, draft_length)
 
 
@@ -83,6 +89,10 @@ def test_each_prompt_with_every_drafter_and_draft_length(model, plain_ids, numbe
 
 def test_the_design_covers_what_it_says(model: LoadedModel) -> None:
     assert NUM_PROMPTS == len(PAIRS) == 20
+    cases = [covering_case(number) for number in range(NUM_PROMPTS)]
+    assert len({case[:2] for case in cases}) == 20
+    assert {(case[0], case[2]) for case in cases} == set(product(DRAFTERS, SAMPLINGS))
+    assert {(case[1], case[2]) for case in cases} == set(product(DRAFT_LENGTHS, SAMPLINGS))
     lengths = [len(prompt_ids(model.tokenizer, number)) for number in range(NUM_PROMPTS)]
     assert any(n < 512 <= n + NUM_TOKENS - 1 for n in lengths)
     assert any(n < 1024 <= n + NUM_TOKENS - 1 for n in lengths)

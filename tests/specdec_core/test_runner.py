@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from specdec_core.errors import CacheRollbackError, ContextOverflowError, RequestError, VocabularyMismatchError
 from specdec_core.models.base import TargetModel
 from specdec_core.models.runner import LlamaTarget
+from specdec_core.sampling import SamplingParams
+from specdec_core.testing import OverlongDrafter, generate_ids
 from tests.specdec_core.tiny_models import make_tiny_llama
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -98,6 +100,38 @@ def test_slots_behind_the_pointer_are_never_read(device: str, exactness: str) ->
             target.rollback(target.cache_length - 1)
         outcomes.append(torch.stack(logits))
     assert torch.equal(*outcomes)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("exactness", EXACTNESSES)
+def test_a_sequence_that_overflowed_does_not_spoil_the_next_one(device: str, exactness: str) -> None:
+    """A float16 model may overflow on one prompt; its NaNs, masked or not, once made every later answer NaN."""
+    target = make_tiny_llama(exactness=exactness, device=device, context_length=256)
+    prompt = list(range(60))  # the pass after it attends over slots that only the sequence before it wrote
+    expected = [target.prefill(prompt), target.decode([5])]
+    target.prefill([1] * 200)
+    for layer_id in range(2):
+        target.cache.write(layer_id, 0, torch.full((200, 4, 8), torch.nan, dtype=torch.float64, device=device))
+    assert target.decode([5]).isnan().all()
+    again = [target.prefill(prompt), target.decode([5])]
+    assert all(torch.equal(one, other) for one, other in zip(expected, again, strict=True))
+
+
+@pytest.mark.parametrize("width", [8, 70])
+@pytest.mark.parametrize("context_length", [2, 3, 63, 64, 65, 128])
+def test_padded_rows_fit_behind_the_last_token_of_any_context(context_length: int, width: int) -> None:
+    """Caches, masks and position tables cover a padded pass that starts on the last slot; ids are those of law."""
+    prompt = [(3 * i) % 97 for i in range(max(1, context_length - 20))]
+    sampling = SamplingParams(max_tokens=500)
+    rows = make_tiny_llama(exactness="law", width=1, context_length=context_length)
+    expected = generate_ids(rows, prompt, sampling).generated_ids
+    assert len(prompt) + len(expected) == context_length
+    target = make_tiny_llama(context_length=context_length, width=width)
+    for drafter in (None, OverlongDrafter(expected)):
+        assert generate_ids(target, prompt, sampling, drafter).generated_ids == expected
+    target.rollback(min(len(prompt), context_length - 1))
+    while target.cache_length < context_length:
+        target.decode([1])
 
 
 def test_passes_have_the_rows_the_geometry_says() -> None:

@@ -47,6 +47,13 @@ def test_small_limits(limit: int) -> None:
     assert (checker.text, checker.finish_reason) == ("abc"[:limit], "length")
 
 
+def test_a_stop_string_that_is_a_special_token_ends_the_text() -> None:
+    """Special tokens leave no text, so looking for the string in the text never found it."""
+    checker, _ = run([*b"ab", 256, *b"c"], stop=["<sep>"], stop_tokens={256: "<sep>"})
+    assert (checker.text, checker.finish_reason, checker.stop_string) == ("ab", "stop", "<sep>")
+    assert checker.token_ids == [97, 98, 256]
+
+
 def test_a_stop_string_completed_by_the_last_allowed_token_is_a_stop() -> None:
     checker, _ = run(b"abEND", max_tokens=5, stop=["END"])
     assert (checker.text, checker.finish_reason) == ("ab", "stop")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from specdec_core.drafters.registry import DrafterChoice
+from specdec_core.engine import Engine
+from specdec_core.loading import LoadedModel
+from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry
 from specdec_core.models.llama import LlamaConfig, LlamaNetwork
 from specdec_core.models.runner import LlamaTarget, target_from_config
@@ -76,6 +80,35 @@ def make_tiny_llama(
         device=device,
         dtype=dtype,
     )
+
+
+class TinyTokenizer:
+    """Printable ASCII, one character per id; 0 is the special token ``<end>``, which ends a text, 1 is ``<sep>``."""
+
+    vocab_size = 97
+    eos_token_ids = frozenset({0})
+    _specials = ("<end>", "<sep>")
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        return [self._specials.index(text)] if text in self._specials else [ord(char) - 30 for char in text]
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        return self.encode("\x20".join(message["content"] for message in messages))
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "".join(chr(token_id + 30) for token_id in token_ids if token_id > 1)
+
+    def token_text(self, token_id: int) -> str:
+        return self._specials[token_id] if token_id < 2 else chr(token_id + 30)
+
+
+def make_tiny_engine(drafter: DrafterChoice = "auto", *, context_length: int = 128) -> Engine:
+    """An engine over the tiny float64 Llama: it writes nonsense, in milliseconds."""
+    target = make_tiny_llama(context_length=context_length)
+    fingerprint = NumericsFingerprint("bitwise", 8, 64, 64, "float64", "cpu:test", 1, torch.__version__, "tiny")
+    device, dtype = target.network.device, target.network.dtype
+    model = LoadedModel(target, TinyTokenizer(), fingerprint, device, dtype, target.geometry, ("for tests",), "tiny")
+    return Engine(model, drafter=drafter)
 
 
 Leak = Callable[[Tensor, int, int], Tensor]  # (hidden, start, extent) -> hidden
