@@ -15,21 +15,19 @@ from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness
 from loopeng.errors import EngineError, LoopError, UsageError
 from loopeng.evaluators import EvaluatorSource, build_evaluators
+from loopeng.live import arguments, live_sample, live_task
 from loopeng.ports import Agent, Evaluator, GenerateFunction, TextEngine
 from loopeng.schema import (
     DECIDABLE_STATES,
     Attempt,
-    EvaluatorSpec,
     FailurePattern,
     PromptVersion,
     Proposal,
     Run,
-    Sample,
     SampleResult,
     Task,
-    content_hash,
 )
-from loopeng.schema.task import DatasetSpec, EngineSpec, LoopSpec, PromptSpec, RetryName
+from loopeng.schema.task import EngineSpec, LoopSpec, PromptSpec, RetryName, RunSpec
 from loopeng.store import LoopStore
 from loopeng.task_file import load_task
 
@@ -95,7 +93,8 @@ class Loop:
     def __init__(
         self, store: LoopStore, *, engine: TextEngine | GenerateFunction | None = None, agent: Agent | None = None
     ) -> None:
-        self.store, self._engine, self._agent = store, engine, agent
+        self._store, self._engine, self._agent = store, engine, agent
+        self._is_open = True
 
     @classmethod
     def open(
@@ -111,9 +110,17 @@ class Loop:
         """
         return cls(LoopStore.open(db), engine=engine, agent=agent)
 
+    @property
+    def store(self) -> LoopStore:
+        """The open database. Raises UsageError after ``close``."""
+        if not self._is_open:
+            raise UsageError(f"this loop is closed: open {self._store.path} again with Loop.open")
+        return self._store
+
     def close(self) -> None:
-        """Close the database."""
-        self.store.close()
+        """Close the database; a second time does nothing."""
+        self._is_open = False
+        self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -177,30 +184,26 @@ class Loop:
         """Answer one input inside an app: generate, evaluate, retry; the best answer comes back.
 
         The prompt is the head of ``prompt_name``; a ``template`` is adopted as a task file's would be. Every call is
-        a run of kind live. Raises EngineError where engine or agent broke, NotFoundError for an unknown prompt.
+        a run of kind live. Raises UsageError for arguments that cannot be used (an input that the prompt needs is
+        missing), NotFoundError for an unknown prompt, EngineError where engine or agent broke.
         """
         from loopeng.runner import execute_run
 
-        store = self.store
-        if template is not None:
-            store.adopt_template(prompt_name, template, by="app")
-        version = store.head(prompt_name)
-        built = build_evaluators(evaluators)
+        store, built = self.store, build_evaluators(evaluators)
         if not built:
             raise UsageError("give at least one evaluator: without one no answer can be judged")
-        loop = LoopSpec(max_attempts=max_attempts, retry=retry)
-        task = _live_task(version, built, loop, EngineSpec(max_tokens=max_tokens))
+        loop = arguments(LoopSpec, max_attempts=max_attempts, retry=retry)
+        engine, run_spec = arguments(EngineSpec, max_tokens=max_tokens), arguments(RunSpec, seed=seed)
+        if template is not None:
+            prompt = arguments(PromptSpec, name=prompt_name, template=template)
+            store.adopt_template(prompt.name, template, by="app")
+        version = store.head(prompt_name)
+        sample = live_sample(inputs, version, built)
+        task = live_task(version, built, loop=loop, engine=engine)
         harness = self._harness(task, evaluators=built)
-        run = store.create_run(kind="live", task=task, version=version, seed=seed)
-        sample = Sample(id=f"input-{content_hash(dict(inputs))[:12]}", inputs=dict(inputs), split="reflect")
+        run = store.create_run(kind="live", task=task, version=version, seed=run_spec.seed)
         execute_run(harness, run, version, [sample])
-        (result,) = store.sample_results(run.id)
-        attempts = tuple(store.attempts(run.id))
-        best = next(each for each in attempts if each.attempt_index == result.best_attempt_index)
-        if best.error is not None:
-            raise EngineError(best.error)
-        passed = None if best.verdict == "error" else best.verdict == "pass"
-        return AttemptResult(text=best.text, passed=passed, score=best.score, attempts=attempts)
+        return _answer(store, run.id)
 
     async def aattempt(self, prompt_name: str, inputs: Mapping[str, Any], **options: Any) -> AttemptResult:
         """``attempt`` in a thread, for programs with an event loop."""
@@ -273,17 +276,12 @@ class Loop:
         return list(moved.values())
 
 
-def _live_task(version: PromptVersion, evaluators: Sequence[Evaluator], loop: LoopSpec, engine: EngineSpec) -> Task:
-    """One task for all inputs of an application: its only sample is a stand-in, never run."""
-    specs = [getattr(each, "reference", None) or {"id": each.id, "type": type(each).__name__} for each in evaluators]
-    return Task(
-        version=1,
-        name=f"{version.prompt_name} (live)",
-        prompt=PromptSpec(name=version.prompt_name, template=version.template),
-        dataset=DatasetSpec(samples=({},)),
-        engine=engine,
-        evaluators=tuple(EvaluatorSpec.model_validate(spec) for spec in specs),
-        loop=loop,
-        template=version.template,
-        samples=(Sample(id="stand-in", inputs={}, split="reflect"),),
-    )
+def _answer(store: LoopStore, run_id: str) -> AttemptResult:
+    """What a run of kind live came to. Raises EngineError where even its best attempt has no answer."""
+    (result,) = store.sample_results(run_id)
+    attempts = tuple(store.attempts(run_id))
+    best = next(each for each in attempts if each.attempt_index == result.best_attempt_index)
+    if best.error is not None:
+        raise EngineError(best.error)
+    passed = None if best.verdict == "error" else best.verdict == "pass"
+    return AttemptResult(text=best.text, passed=passed, score=best.score, attempts=attempts)

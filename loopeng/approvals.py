@@ -12,13 +12,13 @@ from typing import Any
 
 from loopeng.attempt.harness import Harness
 from loopeng.cards import Card, card
-from loopeng.errors import AlreadyDecidedError, ConflictError, NotFoundError, StaleProposalError, UsageError
+from loopeng.errors import NotFoundError, StaleProposalError, UsageError
 from loopeng.improve import NO_EVIDENCE, LeaseHeldError, advance
 from loopeng.improve.drafting import edited_revision
 from loopeng.schema import Decision, GateReport, PromptVersion, Proposal
 from loopeng.store import LoopStore
 
-__all__ = ["Card", "Outcome", "approve", "card", "edit", "reject", "rollback"]
+__all__ = ["Card", "Outcome", "approve", "card", "edit", "missing_evidence", "reject", "rollback"]
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ def approve(
     RevisionMismatchError or ConflictError where the proposal is not the pending one that was seen.
     """
     proposal, by = store.proposal(proposal_id), _name(by)
-    report = store.gate_report(proposal.id, proposal.revision, "gate")
-    untested = report is None or report.verdict in NO_EVIDENCE
-    if proposal.decidable and untested and not accept_untested:
+    store.check_decidable(proposal.id, proposal.revision, seen)  # the wrong text is the greater mistake
+    missing = missing_evidence(store.gate_report(proposal.id, proposal.revision, "gate"))
+    if missing is not None and not accept_untested:
         raise UsageError(
-            f"{proposal.id} has no evidence of improvement ({_verdict(report)}): to approve it nevertheless pass "
-            "accept_untested=True (--accept-untested); the decision records it"
+            f"{proposal.id} has no evidence of improvement ({missing}): to approve it nevertheless pass "
+            "accept_untested=True; the decision records it"
         )
     decision = store.decide(
         action="approve",
@@ -58,13 +58,24 @@ def approve(
         by=by,
         reason=reason.strip(),
         evidence=_evidence(store, proposal),
-        accepted_untested=accept_untested and untested,
+        accepted_untested=accept_untested and missing is not None,
     )
     proposal = _wake(store, proposal.id)
     if proposal.state == "stale":
         raise StaleProposalError(f"the approval is recorded, but {proposal.id} is stale: {proposal.state_reason}")
     version = store.commit_proposal(proposal.id) if proposal.state == "committed" else None
     return Outcome(decision, proposal, version)
+
+
+def missing_evidence(report: GateReport | None) -> str | None:
+    """Why an approval on this gate report has to say that it accepts a text without evidence; None where it need not.
+
+    >>> missing_evidence(None)
+    'no counts were made'
+    """
+    if report is None:
+        return "no counts were made"
+    return report.note or report.verdict if report.verdict in NO_EVIDENCE else None
 
 
 def reject(store: LoopStore, proposal_id: str, *, by: str, seen: str, reason: str) -> Outcome:
@@ -97,7 +108,7 @@ def edit(
     Raises as ``approve``, and UsageError where a guard refuses the rules; then nothing is recorded.
     """
     proposal, by = store.proposal(proposal_id), _name(by)
-    _refuse_undecidable(store, proposal)  # before the guards have their say
+    store.check_decidable(proposal.id, proposal.revision, seen)  # before the guards have their say
     decision = store.decide(
         action="edit",
         proposal_id=proposal.id,
@@ -132,17 +143,6 @@ def _wake(store: LoopStore, proposal_id: str, harness: Harness | None = None) ->
         return store.proposal(proposal_id)
 
 
-def _refuse_undecidable(store: LoopStore, proposal: Proposal) -> None:
-    earlier = store.decision(proposal.id, proposal.revision)
-    if earlier is not None:
-        when = f"{earlier.created_at:%Y-%m-%d %H:%M} UTC"
-        raise AlreadyDecidedError(f"{proposal.id} is already decided: {earlier.action} by {earlier.by} at {when}")
-    if proposal.state == "stale":
-        raise StaleProposalError(f"{proposal.id} is stale: {proposal.state_reason}")
-    if not proposal.decidable:
-        raise ConflictError(f"{proposal.id} is {proposal.state}: {proposal.state_reason or 'it awaits no decision'}")
-
-
 def _evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
     """What there was to see at the moment of the decision."""
     reports = {split: store.gate_report(proposal.id, proposal.revision, split) for split in ("gate", "holdout")}
@@ -157,10 +157,6 @@ def _evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
         for split, report in reports.items()
         if report is not None
     }
-
-
-def _verdict(report: GateReport | None) -> str:
-    return report.note or report.verdict if report else "no counts were made"
 
 
 def _name(by: str) -> str:

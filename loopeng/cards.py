@@ -37,7 +37,7 @@ class DiffPart:
 
 @dataclass(frozen=True)
 class PatternExample:
-    """A failure pattern with one real first attempt that shows it; reflect split only."""
+    """A failure pattern, counted under the proposal's base version, with one real first attempt that shows it."""
 
     pattern: FailurePattern
     sample_id: str | None = None
@@ -175,7 +175,10 @@ def word_diff(before: str, after: str) -> tuple[DiffPart, ...]:
 
 
 def _example(store: LoopStore, proposal: Proposal, pattern: FailurePattern) -> PatternExample:
-    for run_id, sample_id in store.occurrences(pattern.id, prompt_version_id=proposal.base_version_id):
+    shown = store.occurrences(pattern.id, prompt_version_id=proposal.base_version_id)
+    num_samples = len({sample_id for _, sample_id in shown})
+    pattern = pattern.model_copy(update={"num_occurrences": len(shown), "num_samples": num_samples})
+    for run_id, sample_id in shown:
         for attempt in store.attempts(run_id, sample_id):
             if attempt.attempt_index == 0 and (reason := _failure(attempt, pattern)) is not None:
                 return PatternExample(pattern, sample_id, attempt.text, reason)

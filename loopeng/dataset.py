@@ -199,7 +199,7 @@ def _csv_rows(text: str, shown: str) -> Iterator[Row]:
             if not header:
                 header = _csv_header(cells, shown, line)
             elif len(cells) != len(header):
-                message = f"the row has {len(cells)} fields, the first line names {len(header)}"
+                message = f"fields in this row: {len(cells)}, named on the first line: {len(header)}"
                 raise TaskError(message, file=shown, line=line, suggestion='put fields with commas in "quotes"')
             else:
                 yield Row(dict(zip(header, cells, strict=True)), shown, line)

@@ -11,7 +11,8 @@ LoopError (1)
 ├── BudgetStop (5)                a limit of the task was reached: saved, resume to go on
 ├── EngineError (4)               the engine or agent broke (infrastructure): retried, then an attempt in error
 │   └── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
-└── StoreError (1)                the database cannot be used (newer schema, not a database, locked for too long)
+└── StoreError (1)                the database cannot be used (newer schema, damaged, locked for too long)
+    └── WrongDatabaseError (2)        the file named is no database of loopeng, or may not be written: name another one
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "StoreError",
     "TaskError",
     "UsageError",
+    "WrongDatabaseError",
 ]
 
 
@@ -97,3 +99,9 @@ class RequestRefusedError(EngineError):
 
 class StoreError(LoopError):
     """The database cannot be used."""
+
+
+class WrongDatabaseError(StoreError):
+    """The path that was named is a folder, another program's file, or cannot be written."""
+
+    exit_code = 2

@@ -29,6 +29,7 @@ __all__ = [
     "PromptTemplate",
     "find_placeholders",
     "load_prompt",
+    "placeholder_line",
     "render_text",
     "rendered_template",
     "text_hash",
@@ -78,6 +79,18 @@ def find_placeholders(source: str) -> frozenset[str]:
 
     _compile(source)
     return frozenset(meta.find_undeclared_variables(_environment().parse(source)))
+
+
+def placeholder_line(source: str, name: str) -> int:
+    """The line, from 1, on which a text first uses ``name``.
+
+    >>> placeholder_line("Describe\\n{{ product }}", "product")
+    2
+    """
+    from jinja2 import nodes
+
+    uses = _environment().parse(source).find_all(nodes.Name)
+    return min((node.lineno for node in uses if node.name == name), default=1)
 
 
 def render_text(source: str, values: Mapping[str, Any], escape: Callable[[str], str] | None = None) -> str:

@@ -36,7 +36,7 @@ def run_suite(
     run = _reopen(harness, run_id) if resume or run_id is not None else _begin(harness)
     with hold_lease(store, f"run:{run.id}") as held:
         if not held:
-            raise ConflictError(f"another process is at work on run {run.id}")
+            raise ConflictError(f"another process is at work on {run.id}")
         execute_run(
             harness,
             run,
@@ -122,13 +122,13 @@ def _reopen(harness: Harness, run_id: str | None) -> Run:
     store, task = harness.store, harness.task
     run = store.run(run_id) if run_id is not None else store.resumable_run(task)
     if run is None:
-        raise NotFoundError(f"task {task.name!r} has no unfinished run; start one without resuming")
+        raise NotFoundError(f"task {task.name!r} has no unfinished run: run without --resume")
     if run.kind != "suite" or run.task_name != task.name:
-        raise UsageError(f"run {run.id} is a {run.kind} run of task {run.task_name!r}, not a suite of {task.name!r}")
+        raise UsageError(f"{run.id} is a {run.kind} run of task {run.task_name!r}, not a suite of {task.name!r}")
     changed = _changed_keys(store.task(run.task_hash), task)
     if changed:
         raise UsageError(
-            f"run {run.id} cannot go on: {', '.join(changed)} changed in the task since it began; "
+            f"{run.id} cannot go on: {', '.join(changed)} changed in the task since it began; "
             "undo the change, or start a new run"
         )
     engine = harness.description()

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from loopeng.dataset import Row
+from loopeng.engines.model_names import problems_of_names
 from loopeng.errors import TaskError
 from loopeng.evaluators import build_evaluators, spec_problems
 from loopeng.evaluators.base import TARGET
-from loopeng.prompts import RULES, PromptTemplate
+from loopeng.prompts import RULES, PromptTemplate, placeholder_line
 from loopeng.references import import_reference
 from loopeng.schema import Task, TaskFile
-from loopeng.task_source import TaskSource
+from loopeng.task_source import TaskSource, TemplateText
 from loopeng.validation import Loc, Problem, did_you_mean, key_path
 
 __all__ = ["DRAFTER_NAMES", "REFLECTOR_NAMES", "check_placeholders", "problems_of_keys"]
 
 DRAFTER_NAMES = ("auto", "ngram", "none", "suffix")  # those of specdec_core.drafters; a test compares
 REFLECTOR_NAMES = ("hints",)
-_MIN_RETRY_TEMPERATURE = 0.4
+_TARGET_HINT = "the model must not see it; evaluators may"
 
 
 def problems_of_keys(task: TaskFile, source: TaskSource) -> list[Problem]:
     """Everything wrong with the keys themselves, samples aside."""
     return [
+        *_dataset(task, source),
         *_agent(task, source),
         *_engine(task, source),
         *_loop(task, source),
         *_improve(task, source),
         *_evaluators(task, source),
     ]
+
+
+def _dataset(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
+    if task.dataset.split is not None and source.has(("dataset", "splits")):
+        message = "dataset.split and dataset.splits both say which split a sample is in"
+        yield Problem(("dataset", "splits"), message, "keep one; shares are for data without a split field")
 
 
 def _agent(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
@@ -60,9 +69,11 @@ def _engine(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
             yield Problem(("engine", "drafter"), f"engine.drafter: unknown drafter {name!r}", hint)
     if engine.kind == "scripted":
         yield from _script(engine.script, source)
-    elif engine.script is not None:
-        hint = "write kind: scripted, or remove the key"
-        yield Problem(("engine", "script"), f"engine.script does not go with kind {engine.kind}", hint)
+    else:
+        yield from problems_of_names(engine, source.base_dir)
+        if engine.script is not None:
+            hint = "write kind: scripted, or remove the key"
+            yield Problem(("engine", "script"), f"engine.script does not go with kind {engine.kind}", hint)
     if engine.temperature is not None and task.loop.temperatures is not None:
         message = "engine.temperature and loop.temperatures both say how warm an attempt is"
         yield Problem(("engine", "temperature"), message, "keep one; loop.temperatures says it attempt by attempt")
@@ -119,31 +130,35 @@ def _evaluators(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
             yield Problem((*loc, *problem.loc), message, problem.suggestion)
     if task.pass_.mode == "weighted" and not sum(spec.weight for spec in task.evaluators):
         yield Problem(("pass",), "pass: mode weighted, but every evaluator weighs 0", "give one a weight")
+    if task.pass_.mode != "weighted" and source.has(("pass", "threshold")):
+        hint = "write mode: weighted, or remove the key"
+        yield Problem(("pass", "threshold"), f"pass.threshold does not go with mode {task.pass_.mode}", hint)
 
 
-def check_placeholders(task: Task, template: PromptTemplate, rows: Sequence[Row], source: TaskSource) -> None:
+def check_placeholders(task: Task, written: TemplateText, rows: Sequence[Row], source: TaskSource) -> None:
     """Every name in the template and in the evaluators must be in every sample. Raises TaskError."""
-    loc: Loc = ("prompt", "file" if task.prompt.file else "template")
-    if TARGET in template.placeholders:
-        hint = "the model must not see it; evaluators may"
-        raise source.error(Problem(loc, "the template uses {{ target }}, the expected answer", hint))
-    for name in sorted(template.placeholders):
-        _in_every_sample(name, loc, "the template", task, rows, source)
+    for name in sorted(PromptTemplate(written.text).placeholders):
+        mistake = partial(written.error, line=placeholder_line(written.text, name))
+        if name == TARGET:
+            raise mistake("the template uses {{ target }}, the expected answer", _TARGET_HINT)
+        _in_every_sample(name, "the template", task, rows, mistake)
     for index, each in enumerate(build_evaluators(task.evaluators, source.base_dir)):
-        here: Loc = ("evaluators", index)
-        names = sorted(getattr(each, "placeholders", frozenset()))
-        for name in names:
-            what = f"evaluator {each.id!r}"
+        what, mistake = f"evaluator {each.id!r}", partial(_mistake_at, source, ("evaluators", index))
+        for name in sorted(getattr(each, "placeholders", frozenset())):
             if name == TARGET and task.dataset.target is None:
                 hint = "name the field, as in dataset: {target: answer}"
-                raise source.error(
-                    Problem(here, f"{what} uses {{{{ target }}}}, but the dataset names no target", hint)
-                )
+                raise mistake(f"{what} uses {{{{ target }}}}, but the dataset names no target", hint)
             if name != TARGET:
-                _in_every_sample(name, here, what, task, rows, source)
+                _in_every_sample(name, what, task, rows, mistake)
 
 
-def _in_every_sample(name: str, loc: Loc, user: str, task: Task, rows: Sequence[Row], source: TaskSource) -> None:
+def _mistake_at(source: TaskSource, loc: Loc, message: str, suggestion: str | None = None) -> TaskError:
+    return source.error(Problem(loc, message, suggestion))
+
+
+def _in_every_sample(
+    name: str, user: str, task: Task, rows: Sequence[Row], mistake: Callable[[str, str | None], TaskError]
+) -> None:
     """A name that no sample has is the user's mistake; one that some samples lack is theirs."""
     lacking = [row for row, sample in zip(rows, task.samples, strict=True) if name not in sample.inputs]
     if not lacking:
@@ -154,6 +169,6 @@ def _in_every_sample(name: str, loc: Loc, user: str, task: Task, rows: Sequence[
     if len(lacking) < len(rows):
         raise row.error(f"the sample has no field {name!r}, but {uses}", hint)
     if name == RULES:
-        raise source.error(Problem(loc, f"{uses}, which only a template may"))
+        raise mistake(f"{uses}, which only a template may", None)
     where = f" (see {row.file}:{row.line})" if row.file and row.line else ""
-    raise source.error(Problem(loc, f"{uses}, but no sample has that field{where}", hint))
+    raise mistake(f"{uses}, but no sample has that field{where}", hint)

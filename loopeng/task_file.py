@@ -11,8 +11,8 @@ from loopeng.errors import TaskError
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Sample, Task, TaskFile
 from loopeng.task_checks import check_placeholders, problems_of_keys
-from loopeng.task_source import TaskSource
-from loopeng.validation import Loc, Problem, did_you_mean, validated
+from loopeng.task_source import TaskSource, TemplateText
+from loopeng.validation import Loc, Problem, did_you_mean, key_path, validated
 from loopeng.yaml_lines import YamlDocument, read_text
 
 __all__ = ["load_task", "task_from_dict"]
@@ -40,12 +40,13 @@ def task_from_dict(data: Mapping[str, Any], base_dir: str | Path | None = None) 
 def _load(source: TaskSource) -> Task:
     keys = _keys(source)
     source.raise_first(problems_of_keys(keys, source))
-    template = _template(keys, source)
+    written = _template_text(keys, source)
+    template = _template(keys, written)
     rows, samples = _samples(keys, source)
     values = {name: getattr(keys, name) for name in TaskFile.model_fields}
     path = source.path.resolve() if source.path else None
     task = Task(**values, template=template.template, samples=samples, path=path)
-    check_placeholders(task, template, rows, source)
+    check_placeholders(task, written, rows, source)
     return task
 
 
@@ -60,33 +61,28 @@ def _keys(source: TaskSource) -> TaskFile:
     raise AssertionError("a refused task file without a problem")
 
 
-def _template(keys: TaskFile, source: TaskSource) -> PromptTemplate:
-    text, file, first_line, loc = _template_text(keys, source)
+def _template(keys: TaskFile, written: TemplateText) -> PromptTemplate:
+    what = key_path(written.loc)
     try:
-        template = PromptTemplate(text)
+        template = PromptTemplate(written.text)
     except TaskError as error:
-        line = first_line + error.line - 1 if first_line and error.line else first_line
-        message = f"prompt.{loc[-1]}: {error.message}"
-        raise TaskError(message, file=file, line=line, suggestion=error.suggestion) from None
+        raise written.error(f"{what}: {error.message}", error.suggestion, line=error.line or 1) from None
     if keys.improve.enabled and not template.has_rules_slot:
-        message = f"prompt.{loc[-1]}: there is no {{{{ rules }}}}, so nothing learned could have a place"
-        hint = "put {{ rules }} at its end, or set improve: {enabled: false}"
-        raise TaskError(message, file=file, line=first_line, suggestion=hint)
+        message = f"{what}: there is no {{{{ rules }}}}, so nothing learned could have a place"
+        raise written.error(message, "put {{ rules }} at its end, or set improve: {enabled: false}")
     return template
 
 
-def _template_text(keys: TaskFile, source: TaskSource) -> tuple[str, str | None, int | None, Loc]:
-    """The text, and the file and line where it begins."""
+def _template_text(keys: TaskFile, source: TaskSource) -> TemplateText:
     if keys.prompt.file is None:
-        loc: Loc = ("prompt", "template")
         text = (keys.prompt.template or "").replace("\r\n", "\n")
-        file, line = source.document.file, source.document.text_lines.get(loc)
+        written = TemplateText(text, ("prompt", "template"), source)
     else:
-        loc, file, line = ("prompt", "file"), source.shown(keys.prompt.file), 1
-        text = _referred(loc, source, keys.prompt.file)
-    if not text.strip():
-        raise TaskError(f"prompt.{loc[-1]}: the template is empty", file=file, line=line)
-    return text, file, line, loc
+        loc = ("prompt", "file")
+        written = TemplateText(_referred(loc, source, keys.prompt.file), loc, source, source.shown(keys.prompt.file))
+    if not written.text.strip():
+        raise written.error(f"{key_path(written.loc)}: the template is empty")
+    return written
 
 
 def _referred(loc: Loc, source: TaskSource, name: str) -> str:

@@ -11,7 +11,7 @@ from loopeng.errors import TaskError
 from loopeng.validation import Loc, Problem, key_path
 from loopeng.yaml_lines import YamlDocument, parse_yaml, read_text
 
-__all__ = ["TaskSource"]
+__all__ = ["TaskSource", "TemplateText"]
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,21 @@ class TaskSource:
     def shown(self, path: str) -> str:
         """A path of the task file as the user would name it from where they are."""
         return str(self.base_dir / path)
+
+
+@dataclass(frozen=True)
+class TemplateText:
+    """The prompt's template as people wrote it: in the task file, or in a file of its own."""
+
+    text: str
+    loc: Loc
+    source: TaskSource
+    own_file: str | None = None
+
+    def error(self, message: str, suggestion: str | None = None, *, line: int = 1) -> TaskError:
+        """A mistake on a line of the text, counted from 1."""
+        if self.own_file is not None:
+            return TaskError(message, file=self.own_file, line=line, suggestion=suggestion)
+        document = self.source.document
+        place = document.text_line(self.loc, line)
+        return TaskError(message, file=document.file, line=place, suggestion=suggestion)

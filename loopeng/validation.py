@@ -21,6 +21,7 @@ _EXPECTED = {
     "bool_type": "true or false",
     "dict_type": "a mapping (key: value)",
     "float_parsing": "a number",
+    "finite_number": "a finite number",
     "float_type": "a number",
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",
@@ -121,12 +122,17 @@ def _problem(loc: Loc, details: list[ErrorDetails], model: type[BaseModel]) -> P
         return Problem(loc, f"{path} must be {context['expected']}, not {_shown(value)}", hint)
     if kind in _BOUNDS:
         words, name = _BOUNDS[kind]
-        return Problem(loc, f"{path} must be {words} {context[name]:g}, not {_shown(value)}")
+        return Problem(loc, f"{path} must be {words} {_limit(context[name])}, not {_shown(value)}")
     expected = [_EXPECTED[each["type"]] for each in details if each["type"] in _EXPECTED]
     if expected:
         hint = "put it in quotes" if expected == ["text"] and isinstance(value, bool | int | float) else None
         return Problem(loc, f"{path} must be {' or '.join(dict.fromkeys(expected))}, not {_shown(value)}", hint)
-    return Problem(loc, f"{path}: {_plain(detail)}")
+    return Problem(loc, f"{path}: {_plain(detail)}" if loc else _plain(detail))
+
+
+def _limit(value: float) -> str:
+    """``1`` and ``0.5``, and ``1,000,000`` rather than ``1e+06``."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _plain(detail: ErrorDetails) -> str:

@@ -28,7 +28,7 @@ class YamlDocument:
 
     data: Any
     lines: Mapping[Loc, int] = field(default_factory=dict)
-    text_lines: Mapping[Loc, int] = field(default_factory=dict)  # where a text value's first line stands
+    text_lines: Mapping[Loc, int] = field(default_factory=dict)  # where the text of a "|" block begins
     file: str | None = None
 
     def line(self, loc: Loc) -> int | None:
@@ -37,6 +37,11 @@ class YamlDocument:
             if loc[:length] in self.lines:
                 return self.lines[loc[:length]]
         return None
+
+    def text_line(self, loc: Loc, number: int) -> int | None:
+        """Where line ``number`` of a text value stands; its key's line where YAML folds or quotes the text."""
+        first = self.text_lines.get(loc)
+        return self.line(loc) if first is None else first + number - 1
 
 
 def read_text(path: Path, shown: str | None = None) -> str:
@@ -158,7 +163,8 @@ class _Reader:
     def scalar(self, node: Any, tag: str, loc: Loc) -> Any:
         text = str(node.value)
         kind = tag.removeprefix(_TAG)
-        self.text_lines[loc] = node.start_mark.line + (2 if node.style in ("|", ">") else 1)
+        if node.style == "|":
+            self.text_lines[loc] = node.start_mark.line + 2
         if kind in ("str", "timestamp"):
             return text
         if kind == "null":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from loopeng.attempt.budget import Budget
@@ -15,11 +17,11 @@ __all__ = ["Contexts", "GivenContext", "LiveContexts"]
 
 
 class Contexts(Protocol):
-    """The life of a context: ``begin`` at load (its result goes into the state), ``of`` in every step, ``end``."""
+    """The life of a context: ``begin`` at load (its result goes into the state), ``at`` in every step, ``end``."""
 
     def begin(self, state: AttemptState, given: Any) -> AttemptState: ...
 
-    def of(self, state: AttemptState, given: Any) -> AttemptContext: ...
+    def at(self, state: AttemptState, given: Any) -> AbstractContextManager[AttemptContext]: ...
 
     def end(self, state: AttemptState) -> None: ...
 
@@ -28,15 +30,20 @@ class GivenContext:
     """The context that was passed to ``invoke``. Raises UsageError where there is none."""
 
     def begin(self, state: AttemptState, given: Any) -> AttemptState:
-        return {"run_id": self.of(state, given).run.id}
+        return {"run_id": _given(given).run.id}
 
-    def of(self, state: AttemptState, given: Any) -> AttemptContext:
-        if not isinstance(given, AttemptContext):
-            raise UsageError("the attempt graph needs context=AttemptContext(...); live_graph() brings its own")
-        return given
+    @contextmanager
+    def at(self, state: AttemptState, given: Any) -> Iterator[AttemptContext]:
+        yield _given(given)
 
     def end(self, state: AttemptState) -> None:
         pass
+
+
+def _given(context: Any) -> AttemptContext:
+    if not isinstance(context, AttemptContext):
+        raise UsageError("the attempt graph needs context=AttemptContext(...); live_graph() brings its own")
+    return context
 
 
 class LiveContexts:
@@ -66,12 +73,20 @@ class LiveContexts:
         )
         return {"run_id": run.id, "sample_id": sample.id, "repeat": 0}
 
-    def of(self, state: AttemptState, given: Any) -> AttemptContext:
-        return self._by_run[state["run_id"]]
+    @contextmanager
+    def at(self, state: AttemptState, given: Any) -> Iterator[AttemptContext]:
+        """What a step raises ends the run as interrupted: nobody will come back to it."""
+        run_id = state["run_id"]
+        try:
+            yield self._by_run[run_id]
+        except BaseException as error:
+            self._by_run.pop(run_id, None)
+            self._harness.store.finish_run(run_id, "interrupted", f"{type(error).__name__}: {error}")
+            raise
 
     def end(self, state: AttemptState) -> None:
-        self._harness.store.finish_run(state["run_id"], "finished")
         self._by_run.pop(state["run_id"], None)
+        self._harness.store.finish_run(state["run_id"], "finished")
 
     def _sample(self, state: AttemptState) -> Sample:
         inputs = state.get("inputs")

@@ -76,7 +76,8 @@ def _next_step(state: AttemptState) -> str:
 
 def _step(step: _Step, contexts: Contexts) -> _Node:
     def node(state: AttemptState, *, runtime: Runtime[AttemptContext]) -> AttemptState:
-        return step(state, contexts.of(state, runtime.context))
+        with contexts.at(state, runtime.context) as context:
+            return step(state, context)
 
     return node
 
@@ -85,14 +86,16 @@ def _opening(contexts: Contexts) -> _Node:
     def load(state: AttemptState, *, runtime: Runtime[AttemptContext]) -> AttemptState:
         opened = contexts.begin(state, runtime.context)
         state = {**state, **opened}
-        return {**opened, **nodes.load(state, contexts.of(state, runtime.context))}
+        with contexts.at(state, runtime.context) as context:
+            return {**opened, **nodes.load(state, context)}
 
     return load
 
 
 def _closing(contexts: Contexts) -> _Node:
     def record(state: AttemptState, *, runtime: Runtime[AttemptContext]) -> AttemptState:
-        outcome = nodes.record(state, contexts.of(state, runtime.context))
+        with contexts.at(state, runtime.context) as context:
+            outcome = nodes.record(state, context)
         contexts.end(state)
         return outcome
 

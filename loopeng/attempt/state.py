@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict  # pydantic, which reads these types, refuses Python 3.11's own
 
 from loopeng.attempt.budget import Budget
 from loopeng.attempt.harness import Harness

@@ -12,11 +12,15 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code. SIGTERM is taken like Ctrl-C: the state is saved."""
-    from loopeng.cli.app import app
-    from loopeng.cli.places import program
+    try:
+        signal.signal(signal.SIGTERM, _interrupt)
+        from loopeng.cli.app import app
+        from loopeng.cli.places import program
 
-    signal.signal(signal.SIGTERM, _interrupt)
-    app(sys.argv[1:] if arguments is None else list(arguments), prog_name=program())
+        app(sys.argv[1:] if arguments is None else list(arguments), prog_name=program())
+    except KeyboardInterrupt:  # before a command began: the commands answer it themselves
+        sys.stderr.write("interrupted\n")
+        raise SystemExit(130) from None
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

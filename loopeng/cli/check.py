@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,13 +44,15 @@ def check(task: TaskPath = Path("task.yaml"), json: Json = False) -> None:
     from loopeng.task_file import load_task
 
     path = task_file(task)
-    loaded = load_task(path)
-    evaluators = build_evaluators(loaded.evaluators, path.parent)
-    build_agent(loaded.agent, path.parent)
-    _check_engine(loaded, path.parent)
-    template = PromptTemplate(loaded.template)
-    prompts = [template.render(sample.inputs) for sample in loaded.samples]
-    null_passes = _null_passes(loaded, evaluators, prompts)
+    with redirect_stdout(sys.stderr):  # the user's code may print
+        loaded = load_task(path)
+        evaluators = build_evaluators(loaded.evaluators, path.parent)
+        build_agent(loaded.agent, path.parent)
+        _check_engine(loaded, path.parent)
+        template = PromptTemplate(loaded.template)
+        prompts = [template.render(sample.inputs) for sample in loaded.samples]
+        null_passes = _null_passes(loaded, evaluators, prompts)
+    num_tried = len(prompts[:_MAX_NULL_SAMPLES])
     if json:
         splits = [sample.split for sample in loaded.samples]
         document = {
@@ -57,10 +61,11 @@ def check(task: TaskPath = Path("task.yaml"), json: Json = False) -> None:
             "first_prompt": prompts[0],
             "remarks": improvement_remarks(loaded),
             "null_passes": null_passes,
+            "null_samples_tried": num_tried,
         }
         print_json(document)
     else:
-        print_text(check_text(loaded, prompts[0], null_passes))
+        print_text(check_text(loaded, prompts[0], null_passes, num_tried))
 
 
 def _check_engine(task: Task, base_dir: Path) -> None:

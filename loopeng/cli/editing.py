@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopeng.errors import UsageError
+from loopeng.errors import LoopError, UsageError
 from loopeng.settings import read_settings
 
 if TYPE_CHECKING:
@@ -66,20 +66,23 @@ def rules_from_editor(card: Card) -> tuple[str, ...]:
 def save_edit(
     store: LoopStore, card: Card, db: Path, *, by: str, seen: str, rules: Sequence[str], reason: str
 ) -> Outcome:
-    """The edit as a decision, with progress while its revision is counted. Ctrl-C says what is recorded."""
+    """The edit as a decision, with progress while its revision is counted. What breaks in between is told from that."""
     from loopeng.approvals import edit
     from loopeng.attempt.harness import Harness
     from loopeng.cli.output import note
+    from loopeng.cli.places import found_task_file
     from loopeng.cli.progress import LiveProgress
     from loopeng.cli.proposal_views import propose_command
 
+    task = store.task(card.proposal.task_hash)
+    task = task.model_copy(update={"path": found_task_file(task.path, db) or task.path})
     try:
         with LiveProgress(quiet=read_settings().quiet) as display:
-            harness = Harness.build(store, store.task(card.proposal.task_hash), on_event=display)
+            harness = Harness.build(store, task, on_event=display)
             return edit(store, card.id, by=by, seen=seen, rules=rules, reason=reason, harness=harness)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LoopError):
         proposal = store.proposal(card.id)
-        if proposal.state == "testing":
+        if proposal.state == "testing" and store.decision(proposal.id, card.revision.revision) is not None:
             note(f"the edit is recorded, but not counted yet. Go on with:\n  {propose_command(store, proposal, db)}")
         raise
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loopeng.cli.places import command
+from loopeng.cli.places import command, found_task_file
 from loopeng.report.layout import count, excerpt
 from loopeng.report.terminal import FailureView
 
@@ -17,21 +17,29 @@ if TYPE_CHECKING:
 __all__ = ["failure_document", "failure_views", "pattern_examples", "pattern_rows", "pattern_text"]
 
 
-def failure_views(store: LoopStore, run: Run) -> list[FailureView]:
-    """The patterns this run showed, most frequent first, each with one real output."""
-    views = []
+def failure_views(store: LoopStore, run: Run, reasons: Mapping[str, str] | None = None) -> list[FailureView]:
+    """The patterns this run showed, most frequent first, each with one real output.
+
+    ``reasons`` says by pattern why it leads to no proposal.
+    """
+    views, why = [], reasons or {}
     for pattern in store.patterns(run.prompt_name):
         samples = sorted(sample for run_id, sample in store.occurrences(pattern.id) if run_id == run.id)
         if samples:
             example = _example(store, pattern, run.id, samples[0])
-            views.append(FailureView(pattern, len(samples), **(example or {})))
+            views.append(FailureView(pattern, len(samples), **(example or {}), unproposed=why.get(pattern.id, "")))
     return sorted(views, key=lambda view: (-view.num_samples, view.pattern.id))
 
 
 def failure_document(view: FailureView) -> dict[str, Any]:
     """A failure of a run as plain values."""
     example = {"sample_id": view.sample_id, "reason": view.reason, "output": view.output} if view.sample_id else None
-    return {"pattern": view.pattern, "num_samples": view.num_samples, "example": example}
+    return {
+        "pattern": view.pattern,
+        "num_samples": view.num_samples,
+        "example": example,
+        "no_proposal": view.unproposed or None,
+    }
 
 
 def pattern_examples(store: LoopStore, pattern: FailurePattern, number: int) -> list[dict[str, str]]:
@@ -80,7 +88,7 @@ def pattern_text(store: LoopStore, pattern: FailurePattern, examples: list[dict[
     for example in examples:
         lines += ["", f"{example['run_id']}, sample {example['sample_id']}: {example['reason']}"]
         lines.append(f"    {excerpt(example['output'], 300)}")
-    task_path = _task_path(store, pattern)
+    task_path = found_task_file(_task_path(store, pattern), db)
     if pattern.fault_side == "model" and pattern.state in ("open", "reopened") and task_path is not None:
         lines += [
             "",

@@ -15,7 +15,7 @@ from loopeng.settings import DATABASE_PATH, Settings, read_settings
 if TYPE_CHECKING:
     from loopeng.store import LoopStore
 
-__all__ = ["command", "find_database", "open_store", "program", "task_database", "task_file"]
+__all__ = ["command", "find_database", "found_task_file", "open_store", "program", "task_database", "task_file"]
 
 
 def program() -> str:
@@ -43,12 +43,21 @@ def task_database(task_path: Path, chosen: Path | None) -> Path:
     return read_settings().database(task_path, chosen)
 
 
+def found_task_file(stored: Path | None, db: Path) -> Path | None:
+    """Where the task file of a database is now: where it was, or beside the database if the folder was moved."""
+    if stored is None or stored.is_file():
+        return stored
+    folder = db.absolute().parent
+    beside = folder.parent / stored.name
+    return beside if folder.name == DATABASE_PATH.parent.name and beside.is_file() else None
+
+
 def find_database(chosen: Path | None) -> Path:
     """The database of commands without a task file: chosen, ``LOOPENG_DB``, or the nearest above this folder."""
     settings = read_settings()
     if chosen is not None or settings.db is not None:
         path = settings.database(chosen=chosen)
-        if path.is_file():
+        if path.exists():  # what it is, the store says
             return path
         origin = "--db" if chosen is not None else "LOOPENG_DB"
         raise NotFoundError(f"there is no database {path} ({origin}); 'loopeng run task.yaml' makes one")

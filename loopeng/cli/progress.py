@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from loopeng.attempt.events import (
     AttemptFinished,
     EngineChanged,
+    EngineRetried,
     GateProgress,
     ProgressEvent,
     ProposalMoved,
@@ -19,7 +21,7 @@ from loopeng.attempt.events import (
     TemplateChanged,
 )
 from loopeng.cli.output import note
-from loopeng.report.layout import count, rate
+from loopeng.report.layout import count, excerpt, rate
 from loopeng.schema import Run, Usage
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class Progress:
     num_judged: int = 0  # samples finished while we looked
     num_passed: int = 0  # of them
     num_decoded: int = 0  # attempts whose engine counts passes: the token that prefill yields is not of them
+    num_retries: int = 0  # after the engine or the agent broke
+    last_error: str = ""
     latency_s: float = 0.0
     usage: Usage = field(default_factory=Usage)
 
@@ -68,6 +72,9 @@ class Progress:
             case GateProgress(split=split, arm=arm, num_finished=num_finished, num_samples=num_samples):
                 self.phase = f"{split} {arm}"
                 self.num_finished, self.num_samples, self.num_judged = num_finished, num_samples, 0
+            case EngineRetried(error=error):
+                self.num_retries += 1
+                self.last_error = error
             case ProposalMoved(proposal_id=proposal_id, state=state):
                 self.phase = f"{proposal_id} {state}"
             case _:
@@ -79,12 +86,16 @@ class Progress:
         if self.num_judged:
             parts.append(f"passed {rate(self.num_passed, self.num_judged)}")
         speed = []
-        if self.latency_s > 0 and self.usage.generated_tokens:
+        if self.usage.decode_passes and self.latency_s > 0:
             speed.append(f"{self.usage.generated_tokens / self.latency_s:,.0f} tokens/s")
         if self.usage.decode_passes:
             tokens = self.usage.generated_tokens - self.num_decoded
             speed.append(f"acceptance length {tokens / self.usage.decode_passes:.2f}")
-        return " · ".join(parts) + ("\n" + " · ".join(speed) if speed else "")
+        lines = [" · ".join(parts), " · ".join(speed)]
+        if self.num_retries:
+            times = "once" if self.num_retries == 1 else f"{self.num_retries} times"
+            lines.append(f"tried again {times} after {excerpt(self.last_error)}")
+        return "\n".join(line for line in lines if line)
 
 
 def remark(event: ProgressEvent) -> str | None:
@@ -101,14 +112,19 @@ def remark(event: ProgressEvent) -> str | None:
 
 
 class LiveProgress:
-    """A context manager that shows ``Progress`` on a terminal, and only remarks anywhere else."""
+    """A context manager that shows ``Progress`` on a terminal, and only remarks anywhere else.
+
+    What agents and evaluators print meanwhile goes to stderr: stdout is for the result alone.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.progress = Progress()
         self._live: Live | None = None
         self._quiet = quiet
+        self._prints = redirect_stdout(sys.stderr)
 
     def __enter__(self) -> Self:
+        self._prints.__enter__()
         if not self._quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -138,5 +154,6 @@ class LiveProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._prints.__exit__(kind, error, trace)
         if self._live is not None:
             self._live.stop()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loopeng.cli.places import command
+from loopeng.cli.places import command, found_task_file
 from loopeng.report.changes import rule_changes
-from loopeng.report.terminal import NextCommands, ProposalView, evidence_line
+from loopeng.report.terminal import NextCommands, ProposalView, short_evidence
 
 if TYPE_CHECKING:
     from loopeng.approvals import Outcome
@@ -26,6 +26,8 @@ __all__ = [
     "propose_command",
     "queue_rows",
 ]
+
+_CHANGE_WIDTH = 40
 
 
 def proposal_view(store: LoopStore, proposal: Proposal, db: Path) -> ProposalView | None:
@@ -86,7 +88,7 @@ def proposal_document(view: ProposalView) -> dict[str, Any]:
 
 def queue_rows(store: LoopStore, proposals: Sequence[Proposal]) -> list[tuple[str, ...]]:
     """Rows of ``queue list``, with their head."""
-    rows: list[tuple[str, ...]] = [("proposal", "state", "prompt", "text", "change", "evidence")]
+    rows: list[tuple[str, ...]] = [("proposal", "state", "prompt", "text", "change", "gate samples that pass")]
     for proposal in proposals:
         view = proposal_view(store, proposal, Path())
         if view is None:
@@ -99,8 +101,8 @@ def queue_rows(store: LoopStore, proposals: Sequence[Proposal]) -> list[tuple[st
                 proposal.state,
                 proposal.prompt_name,
                 view.revision.text_hash[:8],
-                change if len(change) <= 60 else change[:59] + "…",
-                evidence_line(view.gate, None),
+                change if len(change) <= _CHANGE_WIDTH else change[: _CHANGE_WIDTH - 1] + "…",
+                short_evidence(view.gate),
             )
         )
     return rows
@@ -126,21 +128,21 @@ def outcome_text(store: LoopStore, outcome: Outcome, db: Path) -> str:
 
 def propose_command(store: LoopStore, proposal: Proposal, db: Path) -> str:
     """What goes on with a proposal that is not tested yet."""
-    task = store.task(proposal.task_hash)
-    return command("propose", db=db, task_path=task.path or Path("task.yaml"))
+    path = found_task_file(store.task(proposal.task_hash).path, db)
+    return command("propose", db=db, task_path=path or Path("TASK"))
 
 
 def _approved(store: LoopStore, outcome: Outcome, db: Path) -> str:
     proposal, version = outcome.proposal, outcome.version
     if version is None:
         return f"{proposal.id} approved by {outcome.decision.by}; the change is {proposal.state}, not yet in use"
-    task = store.task(proposal.task_hash)
+    path = found_task_file(store.task(proposal.task_hash).path, db)
     lines = [
         f"{proposal.id} approved by {outcome.decision.by}: "
         f"prompt {version.prompt_name} is now version {version.number} ({version.id})"
     ]
-    if task.path is not None:
-        lines.append(f"    run again  {command('run', db=db, task_path=task.path)}")
+    if path is not None:
+        lines.append(f"    run again  {command('run', db=db, task_path=path)}")
     lines.append(f"    undo       {command('prompts', 'rollback', version.prompt_name, '--reason', 'TEXT', db=db)}")
     return "\n".join(lines)
 

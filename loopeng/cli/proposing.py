@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from loopeng.api import Loop
@@ -10,6 +12,8 @@ from loopeng.cli.output import note, print_json, print_text
 from loopeng.cli.places import command, task_database, task_file
 from loopeng.cli.progress import LiveProgress
 from loopeng.cli.proposal_views import proposal_document, proposal_view
+from loopeng.improve.unproposed import find_unproposed
+from loopeng.report.notices import nothing_text
 from loopeng.report.terminal import proposal_text, state_text
 from loopeng.settings import read_settings
 from loopeng.task_file import load_task
@@ -24,7 +28,8 @@ def propose_and_report(
 ) -> int:
     """The exit code."""
     path = task_file(task)
-    loaded, database = load_task(path), task_database(path, db)
+    with redirect_stdout(sys.stderr):  # the user's modules may print when they are imported
+        loaded, database = load_task(path), task_database(path, db)
     with Loop.open(database) as loop:
         try:
             with LiveProgress(quiet=quiet or read_settings().quiet) as display:
@@ -45,5 +50,5 @@ def propose_and_report(
                 )
             )
         else:
-            note("nothing to propose: no failure came back often enough ('loopeng failures list' shows the counts)")
+            note(nothing_text(find_unproposed(loop.store, loaded)))
     return 0

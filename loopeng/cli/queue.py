@@ -102,6 +102,12 @@ def approve(
     person = _person(by)
     with open_store(db) as store:
         card = _card(store, proposal)
+        if seen:
+            store.check_decidable(card.id, card.revision.revision, seen)
+        else:
+            _refuse_blind(card, db)
+        if not accept_untested:
+            _refuse_untested(card)
         seen = seen or _ask(card, "approve", db)
         outcome = decide(store, card.id, by=person, seen=seen, accept_untested=accept_untested, reason=reason)
         _print_outcome(store, outcome, json=json, db=db)
@@ -111,14 +117,14 @@ def approve(
 def reject(
     proposal: _ProposalId,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why; the next proposal takes it into account.")
+        str, typer.Option("--reason", metavar="TEXT", help="Why; recorded. The same text is not proposed again.")
     ],
     seen: Seen = None,
     by: By = None,
     json: Json = False,
     db: Db = None,
 ) -> None:
-    """Reject a proposal with a reason that reaches the next reflection.
+    """Reject a proposal. Its text is not proposed again; reflectors of your own can read the reason, hints does not.
 
     \b
     Example:
@@ -189,20 +195,38 @@ def _person(by: str | None) -> str:
 
 def _ask(card: Card, verb: str, db: Path | None) -> str:
     """Show the card's change on the terminal and ask; the hash of what was shown comes back."""
-    from loopeng.cli.output import ask, can_ask, note
-    from loopeng.cli.places import command, find_database
+    from loopeng.cli.output import ask, note
     from loopeng.report.terminal_card import card_text
 
     if not card.proposal.decidable:
         return card.text_hash  # the decision is refused with the reason
-    if not can_ask():
-        look = command("queue", "show", card.id, db=find_database(db))
-        raise UsageError(f"what did you see? look at it with '{look}', then pass --seen {card.text_hash[:8]}")
+    _refuse_blind(card, db)
     note(card_text(card, None))
     if not ask(f"\n{verb} this change?"):
         note("nothing changed")
         raise typer.Exit(_STILL_PENDING)
     return card.text_hash
+
+
+def _refuse_blind(card: Card, db: Path | None) -> None:
+    from loopeng.cli.output import can_ask
+    from loopeng.cli.places import command, find_database
+
+    if card.proposal.decidable and not can_ask():
+        look = command("queue", "show", card.id, db=find_database(db))
+        raise UsageError(f"what did you see? look at it with '{look}', then pass --seen {card.text_hash[:8]}")
+
+
+def _refuse_untested(card: Card) -> None:
+    """Before the question: a yes that is refused afterwards is a bad joke."""
+    from loopeng.approvals import missing_evidence
+
+    missing = missing_evidence(card.gate)
+    if card.proposal.decidable and missing is not None:
+        raise UsageError(
+            f"{card.id} has no evidence of improvement ({missing}); to approve it nevertheless add --accept-untested, "
+            "which is recorded with the decision"
+        )
 
 
 def _print_outcome(store: LoopStore, outcome: Outcome, *, json: bool, db: Path | None) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from loopeng.cli.error_views import error_views
 from loopeng.cli.failure_views import failure_document, failure_views
 from loopeng.cli.proposal_views import proposal_document, proposal_view
 from loopeng.errors import UsageError
 from loopeng.report.layout import moment
+from loopeng.report.notices import errors_text
 from loopeng.report.terminal import failures_text, final_rate, first_rate, proposal_text, run_text, state_text
 from loopeng.schema.attempts import RunKind
 
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _LOOK_BACK = 1000
+_NUM_COMPARED = 20
 
 
 def run_task(store: LoopStore, run: Run) -> Task:
@@ -46,15 +49,21 @@ def run_kind(text: str) -> RunKind | None:
 
 
 def previous_summary(store: LoopStore, run: Run) -> RunSummary | None:
-    """The finished suite run of the same task before this one."""
+    """The newest finished suite run of the same task before this one that covers the same samples and repeats."""
     from loopeng.run_summary import summarize
 
-    if run.kind != "suite":
+    if run.kind != "suite" or run.status != "finished":
         return None
     newest_first = store.runs(task_name=run.task_name, kind="suite", limit=_LOOK_BACK)
     place = next((place for place, row in enumerate(newest_first) if row.id == run.id), len(newest_first))
-    before = next((row for row in newest_first[place + 1 :] if row.status == "finished"), None)
+    finished = [row for row in newest_first[place + 1 :] if row.status == "finished"][:_NUM_COMPARED]
+    covered = _covered(store, run)
+    before = next((row for row in finished if _covered(store, row) == covered), None)
     return None if before is None else summarize(store, before.id)
+
+
+def _covered(store: LoopStore, run: Run) -> set[tuple[str, int]]:
+    return {(result.sample_id, result.repeat) for result in store.sample_results(run.id)}
 
 
 def run_proposals(store: LoopStore, run: Run, moved: Sequence[str] = ()) -> list[Proposal]:
@@ -74,10 +83,13 @@ def report_text(store: LoopStore, summary: RunSummary, task: Task, proposals: Se
             summary,
             version=_version_number(store, run),
             goal=task.run if run.kind == "suite" else None,
+            repeats=_repeats(task, run),
             previous=None if before is None else (before, _version_number(store, before.run)),
         )
     ]
-    failures = failure_views(store, run)
+    if errors := error_views(store, summary):
+        parts.append(errors_text(errors))
+    failures = failure_views(store, run, _unproposed(store, run, task, proposals))
     if failures or (run.kind, run.status) == ("suite", "finished"):
         parts.append(failures_text(failures))
     for proposal in proposals:
@@ -88,6 +100,21 @@ def report_text(store: LoopStore, summary: RunSummary, task: Task, proposals: Se
             else f"proposal {proposal.id}  {state_text(proposal.state, proposal.state_reason)}"
         )
     return "\n\n".join(parts)
+
+
+def _repeats(task: Task, run: Run) -> int:
+    return task.run.repeats if run.kind == "suite" else 1
+
+
+def _unproposed(store: LoopStore, run: Run, task: Task, proposals: Sequence[Proposal]) -> dict[str, str]:
+    """By pattern, why a frequent failure leads to no proposal; nothing where the report shows the proposal itself."""
+    from loopeng.improve.unproposed import find_unproposed
+
+    if not task.improve.enabled or run.prompt_version_id != store.head(run.prompt_name).id:
+        return {}
+    shown = {proposal.id for proposal in proposals}
+    found = find_unproposed(store, task)
+    return {each.pattern.id: each.reason for each in found if each.frequent and each.proposal_id not in shown}
 
 
 def _version_number(store: LoopStore, run: Run) -> int:
@@ -106,7 +133,11 @@ def run_document(
         "pass_rate": summary.pass_rate(task.run.on),
         **summary_document(summary),
         "previous": None if previous is None else {"run": previous.run, **summary_document(previous)},
-        "failures": [failure_document(view) for view in failure_views(store, summary.run)],
+        "errors": [vars(view) for view in error_views(store, summary)],
+        "failures": [
+            failure_document(view)
+            for view in failure_views(store, summary.run, _unproposed(store, summary.run, task, proposals))
+        ],
         "proposals": [proposal_document(view) for view in views if view is not None],
     }
 
@@ -131,6 +162,7 @@ def run_rows(store: LoopStore, summaries: Sequence[RunSummary]) -> list[tuple[st
     ]
     for summary in summaries:
         run, total = summary.run, summary.total
+        repeats = _repeats(run_task(store, run), run)
         rows.append(
             (
                 run.id,
@@ -139,7 +171,7 @@ def run_rows(store: LoopStore, summaries: Sequence[RunSummary]) -> list[tuple[st
                 f"{run.kind} {run.arm}" if run.arm else run.kind,
                 run.status,
                 f"{run.prompt_name} v{_version_number(store, run)}",
-                str(total.samples),
+                str(total.samples) if repeats == 1 else f"{total.samples} ({repeats} repeats)",
                 first_rate(total),
                 final_rate(total),
                 str(total.errors),

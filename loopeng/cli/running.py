@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +16,7 @@ from loopeng.cli.progress import LiveProgress, Progress
 from loopeng.cli.run_views import report_text, run_document, run_proposals
 from loopeng.cli.waiting import wait_for_decisions
 from loopeng.errors import UsageError
+from loopeng.report.notices import limit_to_raise
 from loopeng.schema.task import parse_duration
 from loopeng.settings import read_settings
 from loopeng.task_file import load_task
@@ -73,7 +77,9 @@ class RunOptions:
 
 def run_and_report(options: RunOptions) -> int:
     """The exit code. Raises LoopError for mistakes, before anything is run where they can be seen before."""
-    timeout_s, task = options.timeout_s, load_task(options.path)
+    timeout_s = options.timeout_s
+    with redirect_stdout(sys.stderr):  # the user's modules may print when they are imported
+        task = load_task(options.path)
     with Loop.open(options.database) as loop:
         if not options.resume:
             _mention_unfinished(loop.store, task, options)
@@ -100,7 +106,8 @@ def _mention_unfinished(store: LoopStore, task: Task, options: RunOptions) -> No
     """A run that was killed could not say how to go on with it."""
     for run in store.runs(task_name=task.name, kind="suite", limit=1):
         if run.status != "finished":
-            note(f"note: {run.id} was not finished; this is a new run. What goes on with it is")
+            how = _go_on({limit_to_raise(run.stop_reason)}, options)
+            note(f"note: {run.id} was not finished; this is a new run. {how} with that one instead:")
             note(f"  {options.command(resume=True)}")
 
 
@@ -121,12 +128,20 @@ def _proposals(store: LoopStore, result: RunResult) -> list[Proposal]:
 
 def _say_what_is_left(store: LoopStore, result: RunResult, options: RunOptions) -> None:
     if result.run.status == "budget":
-        note(f"stopped by a limit ({result.run.stop_reason}). Go on with:\n  {options.command(resume=True)}")
+        how = _go_on({limit_to_raise(result.run.stop_reason)}, options)
+        note(f"stopped by a limit ({result.run.stop_reason}). {how} with:\n  {options.command(resume=True)}")
     if result.improve_error is not None:
         note(f"the work on proposals stopped: {result.improve_error}")
-    unfinished = [each.id for each in _proposals(store, result) if each.state in ("drafting", "testing")]
+    unfinished = [each for each in _proposals(store, result) if each.state in ("drafting", "testing")]
     if result.improve_error is not None or unfinished:
-        note(f"Go on with the proposals:\n  {options.propose_command()}")
+        keys = {limit_to_raise(each.state_reason, "improve.limits") for each in unfinished}
+        note(f"{_go_on(keys, options)} with the proposals:\n  {options.propose_command()}")
+
+
+def _go_on(keys: Collection[str | None], options: RunOptions) -> str:
+    """What is used up must be raised first, or the same command stops at once."""
+    spent = sorted(key for key in keys if key is not None)
+    return f"Raise {', '.join(spent)} in {options.path}, then go on" if spent else "Go on"
 
 
 def _document(store: LoopStore, result: RunResult, options: RunOptions) -> dict[str, object]:

@@ -79,7 +79,7 @@ def _say(say: str | tuple[str, ...] | None, error: str, seed: int) -> str:
 
 
 class ScriptedEngine:
-    """Answers from a Script, or from any function of the request. Counts words as tokens."""
+    """Answers from a Script, or from any function of the request. Counts words as tokens; passes there are none."""
 
     def __init__(self, replies: Script | Callable[[TextRequest], str], *, reference: str | None = None) -> None:
         self.replies, self.reference = replies, reference
@@ -104,7 +104,6 @@ class ScriptedEngine:
         usage = Usage(
             prompt_tokens=sum(len(message.content.split()) for message in request.messages),
             generated_tokens=len(text.split()),
-            decode_passes=max(len(text.split()) - 1, 0),
         )
         return TextReply(
             text=text,

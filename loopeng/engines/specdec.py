@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loopeng.engines.model_names import local_model
 from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.schema import Usage
@@ -37,13 +38,15 @@ class SpecDecEngine:
 
         Raises EngineError where the model cannot be loaded.
         """
-        local = (base_dir or Path()) / spec.model
-        if local.exists():
+        name, local = spec.model, local_model(spec.model, base_dir or Path())
+        if local is not None:
             spec = spec.model_copy(update={"model": str(local.resolve())})
         try:
             return cls(_engine_for(spec), reference=spec.model_dump_json())
         except SpecDecError as error:
-            raise EngineError(str(error)) from error
+            raise EngineError(f"the model {name!r} cannot be loaded: {error}") from error
+        except (OSError, RuntimeError, MemoryError) as error:  # torch says RuntimeError, out of memory included
+            raise EngineError(f"the model {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
 
     def generate(self, request: TextRequest) -> TextReply:
         """Raises RequestRefusedError for a request that cannot be served (a prompt too long), else EngineError."""

@@ -27,7 +27,7 @@ _UNWANTED = "The answer holds something that it must not hold."
 class EvaluatorParams(BaseModel):
     """Parameters of an evaluator type: frozen, unknown keys refused. Field names are keys of the task file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 P = TypeVar("P", bound=EvaluatorParams)

@@ -144,11 +144,14 @@ def build_evaluators(sources: Task | Iterable[EvaluatorSource], base_dir: Path |
     """A task's evaluators; or evaluators from specs, mappings, functions or evaluators, in order.
 
     ``base_dir`` is where modules are looked for first; a task's own folder if there is one.
-    Raises TaskError for an unknown type, wrong parameters, a function that cannot be imported, or an id given twice.
+    Raises TaskError for an unknown type, wrong parameters, a function that cannot be imported, or an id given twice;
+    UsageError for what no evaluator can be made from.
     """
     if isinstance(sources, Task):
         base_dir = base_dir or (sources.path.parent if sources.path else None)
         sources = sources.evaluators
+    if isinstance(sources, str | Mapping | EvaluatorSpec) or not isinstance(sources, Iterable):
+        raise UsageError(f"evaluators are given as a list, not as one {type(sources).__name__}")
     built = tuple(_from_source(source, base_dir) for source in sources)
     ids = [each.id for each in built]
     for evaluator_id in ids:
@@ -170,6 +173,8 @@ def _from_source(source: EvaluatorSource, base_dir: Path | None) -> Evaluator:
         return built
     if isinstance(source, Evaluator):
         return source
+    if not callable(source):
+        raise UsageError(f"{source!r} is no evaluator; give {{'id': ..., 'type': ...}}, a function or an Evaluator")
     return live_evaluator(source, _id_from(source))
 
 

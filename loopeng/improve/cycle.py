@@ -10,6 +10,7 @@ from loopeng.attempt.events import ProgressEvent, ProposalMoved
 from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import ConflictError, LoopError, UsageError
 from loopeng.improve.reflect import build_reflector
+from loopeng.improve.unproposed import led_to_nothing
 from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers
 from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task
 from loopeng.schema.task import BudgetSpec
@@ -98,7 +99,7 @@ def _start_triggered(store: LoopStore, task: Task, base: PromptVersion) -> list[
     started = []
     for trigger in find_triggers(store, task):
         pattern_ids = _in_task_order(store, task, trigger.pattern_ids)
-        if not _found_nothing(store, task, base, pattern_ids):
+        if led_to_nothing(store, task, base, pattern_ids) is None:
             try:
                 started.append(_start(store, task, base, pattern_ids))
             except ConflictError:
@@ -128,19 +129,6 @@ def _checked(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[s
         if pattern.fault_side != "model":
             raise UsageError(f"pattern {pattern.id} is the fault of the {pattern.fault_side}: no rule can prevent it")
     return [pattern.id for pattern in patterns]
-
-
-def _found_nothing(store: LoopStore, task: Task, base: PromptVersion, pattern_ids: Sequence[str]) -> bool:
-    """Whether these patterns led to nothing under this head before: asking again would only fill the list.
-
-    A task that has changed since is asked again: it may have another reflector, limits, remedies or samples.
-    """
-    archived, task_hash = store.proposals(prompt_name=base.prompt_name, states=["archived"]), task.version_hash
-    return any(
-        (earlier.base_version_id, earlier.task_hash) == (base.id, task_hash)
-        and set(earlier.pattern_ids) == set(pattern_ids)
-        for earlier in archived
-    )
 
 
 def _unwatched(store: LoopStore) -> list[Proposal]:

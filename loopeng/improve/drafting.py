@@ -45,8 +45,10 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal) -> Revision | 
 def edited_revision(store: LoopStore, proposal: Proposal, texts: Sequence[str], *, by: str, reason: str) -> Revision:
     """The revision that a person's list of rules makes. Not saved: the decision that brings it does that.
 
-    Raises UsageError where a guard refuses it, or where it says what the current revision says.
+    Raises UsageError for a rule that is no text, where a guard refuses it, or where it says what the current revision
+    says.
     """
+    _refuse_what_is_no_rule(texts)
     current, base = store.revision(proposal.id), store.prompt_version(proposal.base_version_id)
     operations = operations_between(base.rules, texts, known=current.rules, pattern_ids=proposal.pattern_ids)
     rules = apply_operations(base.rules, operations)
@@ -65,6 +67,13 @@ def edited_revision(store: LoopStore, proposal: Proposal, texts: Sequence[str], 
         author=by,
         created_at=utc_now(),
     )
+
+
+def _refuse_what_is_no_rule(texts: Sequence[str]) -> None:
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"rules is a list of texts, not {texts!r}")
+    if not all(text.strip() for text in texts):
+        raise UsageError("a rule is empty; leave it out, or say what the model should do")
 
 
 def repeat_revision(store: LoopStore, proposal: Proposal) -> Proposal:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing_extensions import TypedDict
 
 from langgraph.graph import END
 from langgraph.runtime import Runtime

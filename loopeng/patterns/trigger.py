@@ -9,7 +9,7 @@ from loopeng.errors import NotFoundError
 from loopeng.schema import OPEN_STATES, FailurePattern, Task
 from loopeng.store import LoopStore
 
-__all__ = ["MAX_PATTERNS", "Trigger", "find_triggers"]
+__all__ = ["MAX_PATTERNS", "Trigger", "count_on_reflect", "find_triggers", "is_frequent"]
 
 MAX_PATTERNS = 3  # of one proposal
 
@@ -40,13 +40,12 @@ def find_triggers(store: LoopStore, task: Task) -> list[Trigger]:
         for proposal in store.proposals(prompt_name=task.prompt.name, states=OPEN_STATES)
         for pattern_id in proposal.pattern_ids
     }
-    reflect = {sample.id for sample in task.samples if sample.split == "reflect"}
     candidates = [pattern for pattern in store.patterns(task.prompt.name) if _may_lead_to_a_rule(pattern, task, taken)]
-    counted = [_counted_on(store, pattern, head.id, reflect) for pattern in candidates]
-    frequent = [pattern for pattern in counted if _is_frequent(pattern, task)]
+    counted = [count_on_reflect(store, pattern, head.id, task) for pattern in candidates]
+    frequent = [pattern for pattern in counted if is_frequent(pattern, task)]
     frequent.sort(key=lambda pattern: (-pattern.num_samples, -pattern.num_occurrences, pattern.id))
     failing = store.failing_samples(head.id)
-    samples = _samples_by_pattern({sample_id: failing[sample_id] for sample_id in failing.keys() & reflect})
+    samples = _samples_by_pattern({sample_id: failing[sample_id] for sample_id in failing.keys() & _reflect_ids(task)})
     return [_trigger(group, samples) for group in _groups(frequent, samples)]
 
 
@@ -56,21 +55,23 @@ def _may_lead_to_a_rule(pattern: FailurePattern, task: Task, taken: Collection[s
         and pattern.state != "muted"
         and pattern.fault_side == "model"
         and pattern.id not in taken
-        and _is_frequent(pattern, task)  # it will not have more once the samples are looked at
+        and is_frequent(pattern, task)  # it will not have more once the samples are looked at
     )
 
 
-def _counted_on(
-    store: LoopStore, pattern: FailurePattern, version_id: str, sample_ids: Collection[str]
-) -> FailurePattern:
-    """The pattern with its counts on these samples alone."""
-    shown = [
-        sample for _, sample in store.occurrences(pattern.id, prompt_version_id=version_id) if sample in sample_ids
-    ]
+def count_on_reflect(store: LoopStore, pattern: FailurePattern, version_id: str, task: Task) -> FailurePattern:
+    """The pattern with its counts under a version, on the task's reflect samples of today alone."""
+    reflect = _reflect_ids(task)
+    shown = [sample for _, sample in store.occurrences(pattern.id, prompt_version_id=version_id) if sample in reflect]
     return pattern.model_copy(update={"num_occurrences": len(shown), "num_samples": len(set(shown))})
 
 
-def _is_frequent(pattern: FailurePattern, task: Task) -> bool:
+def _reflect_ids(task: Task) -> set[str]:
+    return {sample.id for sample in task.samples if sample.split == "reflect"}
+
+
+def is_frequent(pattern: FailurePattern, task: Task) -> bool:
+    """Whether it came back often enough for a proposal, by the task's thresholds."""
     limits = task.improve
     return pattern.num_occurrences >= limits.min_occurrences and pattern.num_samples >= limits.min_samples
 

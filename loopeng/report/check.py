@@ -14,8 +14,8 @@ _SPLITS = ("reflect", "gate", "holdout")
 _LEAST_PAIRS = 5  # with fewer no exact test reaches 0.05, were every pair fixed and none broken
 
 
-def check_text(task: Task, prompt: str, null_passes: Mapping[str, Sequence[str]]) -> str:
-    """The whole page. ``null_passes``: for each do-nothing answer, the ids of the samples it passes."""
+def check_text(task: Task, prompt: str, null_passes: Mapping[str, Sequence[str]], num_tried: int) -> str:
+    """The whole page. ``null_passes``: for each do-nothing answer, which of the ``num_tried`` samples it passes."""
     number_in = {split: sum(sample.split == split for sample in task.samples) for split in _SPLITS}
     engine = task.engine
     lines = [
@@ -29,7 +29,7 @@ def check_text(task: Task, prompt: str, null_passes: Mapping[str, Sequence[str]]
         *(f"    {line}" for line in prompt.splitlines()),
         "",
         *improvement_remarks(task),
-        *_null_remarks(null_passes),
+        *_null_remarks(null_passes, num_tried, len(task.samples)),
     ]
     return "\n".join(lines)
 
@@ -63,9 +63,10 @@ def improvement_remarks(task: Task) -> list[str]:
     return remarks
 
 
-def _null_remarks(null_passes: Mapping[str, Sequence[str]]) -> list[str]:
+def _null_remarks(null_passes: Mapping[str, Sequence[str]], num_tried: int, num_samples: int) -> list[str]:
+    tried = count(num_tried, "sample") if num_tried == num_samples else f"{num_tried} tried ({num_samples} samples)"
     return [
-        f"warning: {answer} passes {count(len(passed), 'sample')}, {passed[0]} among them: "
+        f"warning: {answer} passes {len(passed)} of the {tried}, {passed[0]} among them: "
         "the evaluators cannot tell it from a real answer"
         for answer, passed in null_passes.items()
         if passed

@@ -67,10 +67,10 @@ def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent:
 
 
 def moment(when: datetime) -> str:
-    """A time as people of this machine read it.
+    """A time as people of this machine read it, with its zone.
 
     >>> from datetime import UTC
-    >>> len(moment(datetime(2026, 1, 2, 3, 4, tzinfo=UTC)))
-    16
+    >>> moment(datetime(2026, 1, 2, 3, 4, tzinfo=UTC)).startswith("2026-01-0")
+    True
     """
-    return when.astimezone().strftime("%Y-%m-%d %H:%M")
+    return when.astimezone().strftime("%Y-%m-%d %H:%M %Z")

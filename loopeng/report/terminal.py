@@ -25,6 +25,7 @@ __all__ = [
     "first_rate",
     "proposal_text",
     "run_text",
+    "short_evidence",
     "state_text",
 ]
 
@@ -48,6 +49,7 @@ class FailureView:
     sample_id: str = ""
     reason: str = ""
     output: str = ""
+    unproposed: str = ""  # why it leads to no proposal, where it came back often enough for one
 
 
 @dataclass(frozen=True)
@@ -78,24 +80,45 @@ def run_text(
     *,
     version: int | None = None,
     goal: RunSpec | None = None,
+    repeats: int = 1,
     previous: tuple[RunSummary, int] | None = None,
 ) -> str:
-    """The run itself: one table of rates, one line of costs, one that compares with ``previous`` (run and version)."""
+    """The run itself: one table of rates, one line of costs, one that compares with ``previous`` (run and version).
+
+    With ``repeats`` every sample counts so many times, and the table says so.
+    """
     run = summary.run
     prompt = run.prompt_name + (f" version {version}" if version is not None else "")
     status = run.status + (f" ({run.stop_reason})" if run.stop_reason else "")
-    lines = [f"run {run.id}  {run.task_name}, prompt {prompt}: {status}", "", _rates(summary), "", _costs(summary)]
+    lines = [
+        f"run {run.id}  {run.task_name}, prompt {prompt}: {status}",
+        "",
+        _rates(summary, repeats),
+        "",
+        _costs(summary),
+    ]
     if goal is not None and run.status == "finished":
-        reached = "reached" if summary.pass_rate(goal.on) >= goal.min_pass_rate else "not reached"
         when = "in the end" if goal.on == "final" else "at the first attempt"
-        lines.append(f"goal: {goal.min_pass_rate:.0%} of the samples pass {when}: {reached}".replace("%", " %"))
+        text = f"goal: {goal.min_pass_rate:.0%} of the samples pass {when}: ".replace("%", " %")
+        lines.append(text + _reached(summary, goal))
     if previous is not None:
         lines.append(comparison_line(*previous, summary))
     return "\n".join(lines)
 
 
-def _rates(summary: RunSummary) -> str:
-    rows = [("", "samples", "first attempt", "final", "errors")]
+def _reached(summary: RunSummary, goal: RunSpec) -> str:
+    """A sample in error says nothing about the prompt: where nothing else is left, nor does the run."""
+    total = summary.total
+    errors = total.errors if goal.on == "final" else total.first_errors
+    if errors == total.samples:
+        return "cannot be judged, every sample is in error" if errors else "cannot be judged, nothing was run"
+    reached = "reached" if summary.pass_rate(goal.on) >= goal.min_pass_rate else "not reached"
+    return reached + (f" by those that could be judged ({errors} could not)" if errors else "")
+
+
+def _rates(summary: RunSummary, repeats: int) -> str:
+    samples = "samples" if repeats == 1 else f"samples x {repeats} repeats"
+    rows = [("", samples, "first attempt", "final", "errors")]
     for name, part in (("total", summary.total), *summary.splits.items()):
         rows.append((name, str(part.samples), first_rate(part), final_rate(part), str(part.errors)))
     return columns(rows, right=(1, 4), indent="  ")
@@ -107,7 +130,7 @@ def _costs(summary: RunSummary) -> str:
         f"{summary.usage.generated_tokens:,} tokens generated",
         f"{summary.usage.prompt_tokens:,} prompt tokens",
     ]
-    if summary.tokens_per_second is not None:
+    if summary.tokens_per_second is not None and summary.usage.decode_passes:  # else nobody decoded: words, not tokens
         parts.append(f"{summary.tokens_per_second:,.1f} tokens/s")
     if summary.acceptance_length is not None:
         parts.append(f"acceptance length {summary.acceptance_length:.2f}")
@@ -149,6 +172,8 @@ def failures_text(failures: Sequence[FailureView]) -> str:
             lines.append(f"      {excerpt(view.output)}")
         else:
             lines.append(f"      {view.reason or pattern.reason}")
+        if view.unproposed:
+            lines.append(f"      no proposal: {view.unproposed}")
     return "\n".join(lines)
 
 
@@ -164,6 +189,16 @@ def evidence_line(gate: GateReport | None, holdout: GateReport | None) -> str:
     if errors:
         parts.append(f"{count(errors, 'pair')} dropped for errors")
     return "; ".join(parts)
+
+
+def short_evidence(gate: GateReport | None) -> str:
+    """The same for one cell of a table: samples that pass before and after, and the verdict."""
+    if gate is None:
+        return "not run"
+    pairs, verdict = gate.pairs, gate.verdict.replace("_", " ")
+    if not pairs.num_pairs:
+        return verdict
+    return f"{pairs.baseline_passed} -> {pairs.candidate_passed} of {pairs.num_pairs}, {verdict}"
 
 
 def state_text(state: str, reason: str | None) -> str:

@@ -16,9 +16,9 @@ FaultSide = Literal["model", "harness", "environment", "grader"]
 
 
 class Noun(BaseModel):
-    """A frozen value. Equality is by content."""
+    """A frozen value. Equality is by content. No number is infinite: JSON and the database could not keep it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 def content_hash(value: Any) -> str:

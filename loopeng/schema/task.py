@@ -33,6 +33,7 @@ __all__ = [
 RetryName = Literal["resample", "feedback", "critique", "escalate"]
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST_WAIT_S = 520 * 604800
 
 
 def parse_duration(text: str) -> float:
@@ -122,9 +123,9 @@ class EngineSpec(Noun):
         None, ge=0, description="Draft length; as long as a pass allows if unset."
     )
     exactness: Literal["bitwise", "law"] | None = Field(None, description="Default: by the hardware table.")
-    device: str = "auto"
-    dtype: str = "auto"
-    max_tokens: int = Field(256, ge=1)
+    device: str = Field("auto", description="auto, cpu, cuda, or one of several as in cuda:1.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
+    max_tokens: int = Field(256, ge=1, le=1_000_000)
     temperature: float | None = Field(None, ge=0, description="One temperature for all attempts.")
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, gt=0, le=1)
@@ -210,7 +211,8 @@ class ApprovalSpec(Noun):
     @field_validator("expires")
     @classmethod
     def _duration(cls, value: str) -> str:
-        parse_duration(value)
+        if not 0 < parse_duration(value) <= _LONGEST_WAIT_S:
+            raise ValueError(f"{value!r} must be more than 0s and at most ten years (520w)")
         return value
 
 

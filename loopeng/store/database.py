@@ -7,6 +7,7 @@ call belongs inside one. WAL lets readers and the one writer work at the same ti
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -17,19 +18,26 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import StatementError
 from sqlmodel import Session
 
-from loopeng.errors import StoreError
+from loopeng.errors import StoreError, WrongDatabaseError
 from loopeng.store.migrations import migrate
 
 __all__ = ["Database"]
 
 _BUSY_TIMEOUT_S = 30.0
 _SCHEME = "sqlite:///"
+_WRONG_FILE = {
+    sqlite3.SQLITE_NOTADB: "is not a loopeng database: it is no SQLite file",
+    sqlite3.SQLITE_READONLY: "is not writable",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: it or its folder is missing, not readable or not writable",
+    sqlite3.SQLITE_PERM: "cannot be opened: no permission",
+}
 
 
 class Database:
     """An open file, migrated to the newest schema. Usable from any thread; not across a fork.
 
-    Every method raises StoreError where the file cannot be used: locked for too long, damaged, not a database.
+    Every method raises StoreError where the file cannot be used: locked for too long, damaged, not a database. One that
+    may only be read can be read; writing it raises WrongDatabaseError.
     """
 
     def __init__(self, path: Path, *, busy_timeout_s: float = _BUSY_TIMEOUT_S) -> None:
@@ -40,15 +48,19 @@ class Database:
     @classmethod
     def open(cls, path: Path | str, *, busy_timeout_s: float = _BUSY_TIMEOUT_S) -> Database:
         """Open a file, or make it and the folders above it. ``sqlite:///`` URLs are taken too."""
-        database = cls(_file_of(path), busy_timeout_s=busy_timeout_s)
+        file = _file_of(path)
+        if file.is_dir():
+            raise WrongDatabaseError(f"{file} is a folder, not a database file")
+        database = cls(file, busy_timeout_s=busy_timeout_s)
         try:
             database.path.parent.mkdir(parents=True, exist_ok=True)
             with database._errors():
                 migrate(database._writer)  # first: it leaves alone what is not ours
-                _use_write_ahead_log(database._reader, busy_timeout_s)
+                if not _is_read_only(file):
+                    _use_write_ahead_log(database._reader, busy_timeout_s)
         except OSError as error:
             database.close()
-            raise StoreError(f"{database.path}: {error}") from error
+            raise WrongDatabaseError(f"{file} cannot be made: {error}") from error
         except StoreError:
             database.close()
             raise
@@ -79,6 +91,8 @@ class Database:
             cause = error.orig if isinstance(error, StatementError) else error
             if _is_locked(cause):
                 raise StoreError(f"{self.path} is locked: another process has kept writing for too long") from error
+            if (what := _WRONG_FILE.get(_kind(cause))) is not None:
+                raise WrongDatabaseError(f"{self.path} {what}") from error
             raise StoreError(f"{self.path}: {cause}") from error
 
 
@@ -91,8 +105,9 @@ def _file_of(path: Path | str) -> Path:
 
 
 def _make_engine(path: Path, busy_timeout_s: float) -> Engine:
-    url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, connect_args={"timeout": busy_timeout_s}, max_overflow=-1)
+    engine = create_engine(
+        _url(path), connect_args={"timeout": busy_timeout_s}, max_overflow=-1, execution_options={"path": path}
+    )
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
@@ -115,6 +130,18 @@ def _make_engine(path: Path, busy_timeout_s: float) -> Engine:
     return engine
 
 
+def _url(path: Path) -> URL:
+    """What may only be read is opened so that SQLite makes no files beside it; a log that lies there is read too."""
+    if not _is_read_only(path):
+        return URL.create("sqlite", database=str(path))
+    mode = {"mode": "ro"} if path.with_name(f"{path.name}-wal").exists() else {"mode": "ro", "immutable": "1"}
+    return URL.create("sqlite", database=path.absolute().as_uri(), query=mode | {"uri": "true"})
+
+
+def _is_read_only(path: Path) -> bool:
+    return path.is_file() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
 def _use_write_ahead_log(engine: Engine, timeout_s: float) -> None:
     """A lasting property of the file. SQLite's busy timeout does not cover the change, so two openers wait here."""
     deadline = time.monotonic() + timeout_s
@@ -133,6 +160,10 @@ def _use_write_ahead_log(engine: Engine, timeout_s: float) -> None:
         pooled.close()
 
 
+def _kind(error: BaseException | None) -> int:
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & 0xFF  # the rest of an extended code says more than is asked here
+
+
 def _is_locked(error: BaseException | None) -> bool:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)  # extended: the low byte is the kind
-    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _kind(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

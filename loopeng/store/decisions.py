@@ -64,6 +64,12 @@ class DecisionRoom(ProposalRoom):
             )
             return _take_effect(session, row, decision, new_revision)
 
+    def check_decidable(self, proposal_id: str, revision: int, seen_hash: str) -> None:
+        """Raise what ``decide`` would raise for these, and keep nothing."""
+        self._settle()
+        with self._database.read() as session:
+            _find_decidable(session, proposal_id, revision, seen_hash)
+
     def decision(self, proposal_id: str, revision: int) -> Decision | None:
         """The decision on a revision, if there is one."""
         with self._database.read() as session:

@@ -7,13 +7,13 @@ Two states come by themselves: a proposal nobody decided in time is **expired**,
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlmodel import Session, and_, col, func, or_, select, update
 
 from loopeng.schema import DECIDABLE_STATES, OPEN_STATES
 from loopeng.schema.improvement import PatternState, ProposalState
-from loopeng.store.tables import FailurePatternRow, PromptRow, ProposalRow
+from loopeng.store.tables import FailurePatternRow, PromptRow, PromptVersionRow, ProposalRow
 
 __all__ = ["RELEASING_STATES", "change_state", "mark_patterns", "overdue", "settle"]
 
@@ -44,10 +44,14 @@ def settle(session: Session, now: datetime) -> tuple[str, ...]:
     """
     gone_stale = []
     for row, is_expired, head_id in overdue(session, now):
-        if is_expired:
-            change_state(session, row, "expired", f"nobody decided until {row.expires_at}")
+        if is_expired and row.expires_at is not None:
+            until = row.expires_at.astimezone(UTC)
+            change_state(session, row, "expired", f"nobody decided until {until:%Y-%m-%d %H:%M} UTC")
         else:
-            change_state(session, row, "stale", f"made for {row.base_version_id}, but the head is {head_id}")
+            base, head = (session.get_one(PromptVersionRow, each).number for each in (row.base_version_id, head_id))
+            change_state(
+                session, row, "stale", f"made for version {base}, but the head is version {head} by now: propose again"
+            )
             gone_stale.append(row.id)
     return tuple(gone_stale)
 

@@ -33,7 +33,7 @@ class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, PatternRoom, Decisio
     def open(cls, path: Path | str, *, clock: Callable[[], datetime] = utc_now) -> Self:
         """Open a database, or make it with the folders above it, and migrate it to the newest schema.
 
-        Raises StoreError for a database of a newer loopeng and for a file that is not a database.
+        Raises StoreError for a database of a newer loopeng, WrongDatabaseError for what is no database of loopeng.
         """
         return cls(Database.open(path), clock)
 

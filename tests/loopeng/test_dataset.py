@@ -85,8 +85,8 @@ def test_csv_with_windows_newlines_mark_quotes_and_blank_lines(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "line", "says"),
     [
-        ("x.csv", "a,b\n1\n", 2, "the row has 1 fields, the first line names 2"),
-        ("x.csv", "a,b\n1,2\n1,2,3\n", 3, "3 fields"),
+        ("x.csv", "a,b\n1\n", 2, "fields in this row: 1, named on the first line: 2"),
+        ("x.csv", "a,b\n1,2\n1,2,3\n", 3, "fields in this row: 3"),
         ("x.csv", "a,a\n1,2\n", 1, "names 'a' twice"),
         ("x.csv", "a,\n1,2\n", 1, "an empty name"),
         ("x.csv", "a;b\n1;2\n", 1, "no commas"),

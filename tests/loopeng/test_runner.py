@@ -128,7 +128,7 @@ def test_two_processes_do_not_work_on_one_run(store: LoopStore) -> None:
     (run,) = store.runs()
     elsewhere = LeaseOwner(host="elsewhere", pid=1, started_at="1")
     assert store.acquire_lease(f"run:{run.id}", elsewhere), "a run that was stopped gave its lease back"
-    with pytest.raises(ConflictError, match=f"another process is at work on run {run.id}"):
+    with pytest.raises(ConflictError, match=f"another process is at work on {run.id}$"):
         run_suite(make_harness(store, Script(SHORT)), resume=True)
     assert len(store.attempts(run.id)) == 1
     store.release_lease(f"run:{run.id}", elsewhere)
@@ -156,7 +156,7 @@ def test_resume_refuses_another_task_and_says_what_changed(store: LoopStore) -> 
         run_suite(make_harness(store, Script(SHORT), changed), resume=True)
     harmless = make_task(improve=ImproveSpec(enabled=False), run=RunSpec(min_pass_rate=0.5))
     assert run_suite(make_harness(store, Script(SHORT), harmless), resume=True).run.status == "finished"
-    with pytest.raises(NotFoundError, match="no unfinished run"):
+    with pytest.raises(NotFoundError, match="no unfinished run: run without --resume"):
         run_suite(make_harness(store, Script(SHORT)), resume=True)
     with pytest.raises(UsageError, match="a suite of 'other'"):
         run_suite(make_harness(store, Script(SHORT), make_task(name="other")), run_id=store.runs()[0].id)

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from loopeng.errors import UsageError
+from loopeng.evaluators import build_evaluators, judge_attempt, run_evaluators
+from loopeng.prompts import PromptTemplate
+from loopeng.schema import Attempt, Message, utc_now
 from loopeng.starter import STARTER_FILES, write_starter
 from loopeng.task_file import load_task
 
@@ -16,6 +19,18 @@ def test_the_starter_is_a_good_task(tmp_path: Path) -> None:
     assert task.name == "my-first-task"
     assert {sample.split for sample in task.samples} == {"gate", "reflect", "holdout"}
     assert len(task.samples) * task.loop.max_attempts <= (task.limits.attempts or 0)
+
+
+def test_no_evaluator_of_the_starter_is_content_with_the_prompt_itself(tmp_path: Path) -> None:
+    """``loopeng check`` warns of that, and a first task should show what a clean check looks like."""
+    task = load_task(write_starter(tmp_path)[0])
+    evaluators = build_evaluators(task)
+    for sample in task.samples:
+        prompt = PromptTemplate(task.template).render(sample.inputs)
+        for text in (prompt, "", "I do not know."):
+            common = {"run_id": "r", "sample_id": sample.id, "seed": 0, "verdict": "error", "created_at": utc_now()}
+            attempt = Attempt(messages=(Message(role="user", content=prompt),), text=text, **common)
+            assert judge_attempt(run_evaluators(evaluators, sample, attempt), task.pass_, {})[0] == "fail"
 
 
 @pytest.mark.parametrize("name", STARTER_FILES)

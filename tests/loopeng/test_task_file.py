@@ -147,6 +147,22 @@ def test_a_template_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="cannot be read") as caught:
         load_task(path)
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "describe.md"), 2)
+    (tmp_path / "describe.md").write_text("Describe\n\n{{ produkt }}\n{{ rules }}")
+    with pytest.raises(TaskError, match=r"uses {{ produkt }}, but no sample") as caught:
+        load_task(path)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "describe.md"), 3)
+
+
+@pytest.mark.parametrize(
+    "style", ['"Describe\\n\\n{{ produkt }}{{ rules }}"', ">\n    Describe\n\n    {{ produkt }}{{ rules }}\n"]
+)
+def test_where_yaml_folds_the_template_its_key_is_the_place(style: str, tmp_path: Path) -> None:
+    """The lines of such a text are not those of the file: counting them would point at something else."""
+    inline = GOOD[GOOD.index("  template") : GOOD.index("dataset")]
+    text = GOOD.replace(inline, f"  template: {style}\n")
+    with pytest.raises(TaskError, match="produkt") as caught:
+        load_task(write(tmp_path, text))
+    assert caught.value.line == text[: text.index("template:")].count("\n") + 1
 
 
 def test_rules_may_be_missing_where_nothing_is_learned(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect
 
-from loopeng.errors import StoreError
+from loopeng.errors import StoreError, WrongDatabaseError
 
 __all__ = ["NEWEST", "migrate"]
 
@@ -22,7 +22,8 @@ def migrate(engine: Engine) -> None:
     """Bring a database to the newest schema.
 
     ``engine`` begins its transactions with BEGIN IMMEDIATE: of two processes that open a new file at once, one waits
-    and finds it done. Raises StoreError for a schema of a newer loopeng, and for another program's database.
+    and finds it done. Raises StoreError for a schema of a newer loopeng, WrongDatabaseError for another program's
+    database.
     """
     with engine.execution_options(begin="BEGIN").connect() as connection:
         if _version(connection) == NEWEST:
@@ -39,8 +40,12 @@ def _version(connection: Connection) -> str | None:
     if "alembic_version" in tables:
         return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     if tables:
-        raise StoreError(f"{connection.engine.url.database} is not a database of loopeng: it has {tables[0]!r}")
+        raise WrongDatabaseError(f"{_path(connection)} is not a loopeng database: it has a table {tables[0]!r}")
     return None
+
+
+def _path(connection: Connection) -> object:
+    return connection.engine.get_execution_options().get("path", connection.engine.url.database)
 
 
 def _upgrade(connection: Connection, version: str | None) -> None:
@@ -54,8 +59,7 @@ def _upgrade(connection: Connection, version: str | None) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if version is not None and version not in known:
         raise StoreError(
-            f"{connection.engine.url.database} was written by a newer loopeng (schema {version}, here {NEWEST}): "
-            "upgrade loopeng"
+            f"{_path(connection)} was written by a newer loopeng (schema {version}, here {NEWEST}): upgrade loopeng"
         )
     with _one_at_a_time:
         command.upgrade(config, NEWEST)

@@ -352,6 +352,24 @@ def test_the_live_graph_needs_inputs_or_a_known_sample(store: LoopStore) -> None
         graph.invoke({"sample_id": "nobody"})
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), RuntimeError("the program's own callback broke")])
+def test_what_ends_a_live_call_ends_its_run(store: LoopStore, stop: BaseException) -> None:
+    """Nobody resumes a live run, so it must not say "running" for ever, nor its context stay in memory."""
+
+    def on_event(event: object) -> None:
+        raise stop
+
+    with pytest.raises(type(stop)):
+        live_graph(make_harness(store, Script(SHORT), on_event=on_event)).invoke({"inputs": {"product": "kettle"}})
+    (run,) = store.runs(kind="live")
+    assert (run.status, run.stop_reason) == ("interrupted", f"{type(stop).__name__}: {stop}")
+
+
+def test_the_live_graph_makes_as_many_attempts_as_the_task_says(store: LoopStore) -> None:
+    graph = live_graph(make_harness(store, Script(LONG), make_task(max_attempts=12)))
+    assert graph.invoke({"inputs": {"product": "kettle"}})["num_attempts"] == 12
+
+
 def test_the_state_holds_small_values_only(store: LoopStore) -> None:
     context = make_context(make_harness(store, Script(LONG, SHORT)))
     for values in attempt_graph().stream({"sample_id": "s0"}, context=context, stream_mode="values"):

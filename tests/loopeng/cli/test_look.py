@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,13 +54,49 @@ def test_failures(ran: Shop, invoke: Invoke) -> None:
 def test_a_proposal_for_a_pattern_by_hand(shop: Shop, invoke: Invoke) -> None:
     """Below the thresholds nothing is proposed, unless a person names the pattern."""
     assert "proposal" not in invoke("run", "--limit", "3", code=3).stdout
-    assert "nothing to propose" in invoke("propose").stderr
+    told = invoke("propose").stderr
+    assert "nothing to propose" in told
+    assert "seen 3 times on 3 reflect samples; a proposal needs 5 over 3 (improve.min_occurrences" in told
     pattern = json.loads(invoke("failures", "list", "--json").stdout)[0]["id"]
     line = invoke("failures", "show", pattern).stdout.splitlines()[-1]
     assert line.strip() == f"loopeng propose --pattern {pattern} task.yaml"
     (proposal,) = json.loads(invoke("propose", "--pattern", pattern, "--json").stdout)
     assert len(proposal["rules"]) == 1
     assert pattern in invoke("propose", "--pattern", pattern, code=7).stderr
+
+
+def test_it_is_said_what_stands_in_the_way_of_a_proposal(ran: Shop, invoke: Invoke) -> None:
+    """Not "nothing came back often enough" when a person's own no, or a proposal that waits, is the reason."""
+    (proposal,) = json.loads(invoke("queue", "list", "--json").stdout)
+    told = invoke("propose").stderr
+    assert told.count(f"{proposal['id']} (pending) is about it already") == 2
+    assert "often enough" not in told
+
+    invoke("queue", "reject", proposal["id"], "--seen", proposal["text_hash"][:8], "--reason", "too strict")
+    report = invoke("run", code=3).stdout  # the same text again: a guard refuses it
+    assert "archived (duplicates: the same text was rejected before: 'too strict')" in report
+    told = invoke("propose").stderr
+    assert told.count("came to nothing (duplicates: the same text was rejected before: 'too strict')") == 2
+    assert "remedy:" in told and "--pattern" in told
+    report = invoke("run", code=3).stdout
+    assert report.count("no proposal: prop-") == 2 and report.count("rejected before: 'too strict'") == 2
+    run_id = json.loads(invoke("runs", "list", "--json").stdout)[0]["run"]["id"]
+    failures = json.loads(invoke("runs", "show", run_id, "--json").stdout)["failures"]
+    assert all("too strict" in failure["no_proposal"] for failure in failures)
+
+
+def test_a_run_is_compared_only_with_one_of_the_same_samples(ran: Shop, invoke: Invoke) -> None:
+    """Three samples after fifteen look like a better prompt and are only fewer samples."""
+    (first,) = json.loads(invoke("runs", "list", "--json").stdout)
+    assert "before: " not in invoke("run", "--no-improve", "--limit", "3", code=3).stdout
+    assert f"before: {first['run']['id']} " in invoke("run", "--no-improve", code=3).stdout
+
+
+def test_repeats_are_not_taken_for_samples(shop: Shop, invoke: Invoke) -> None:
+    shop.change("run: {", "run: {repeats: 2, ")
+    report = invoke("run", "--no-improve", code=3).stdout
+    assert re.search(r"samples x 2 repeats +first attempt.*\n +total +30 ", report)
+    assert "30 (2 repeats)" in invoke("runs", "list").stdout
 
 
 def test_prompts(ran: Shop, invoke: Invoke) -> None:
@@ -136,14 +174,22 @@ def test_a_database_by_option_or_environment(
     assert found["commands"]["show"] == f"loopeng queue show {found['id']}"
 
 
-def test_what_is_no_database_is_said_so(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "x.db").write_text("not a database at all, however long this text may be")
-    assert "x.db" in invoke("queue", "list", "--db", "x.db", code=1).stderr
+def test_what_is_no_database_is_said_so(shop: Shop, invoke: Invoke) -> None:
+    """A slip of the hand in --db is a mistake of usage, in the words of the person who made it."""
+    shop.write("x.db", "not a database at all, however long this text may be")
+    with closing(sqlite3.connect(shop.folder / "other.db")) as other:
+        other.execute("CREATE TABLE customers (name TEXT)")
+    for db, message in (
+        (".", "error: . is a folder, not a database file\n"),
+        ("x.db", "error: x.db is not a loopeng database: it is no SQLite file\n"),
+        ("other.db", "error: other.db is not a loopeng database: it has a table 'customers'\n"),
+    ):
+        assert invoke("runs", "list", "--db", db, code=2).stderr == message
+        assert invoke("run", "--db", db, code=2).stderr == message
 
 
 def test_an_expired_proposal_is_no_longer_in_the_queue(shop: Shop, invoke: Invoke) -> None:
-    shop.change("run: {", "approval: {expires: 0s}\nrun: {")
+    shop.change("run: {", "approval: {expires: 0.001s}\nrun: {")
     invoke("run", code=3)
     assert "nothing waits" in invoke("queue", "list").stderr
     assert "expired" in invoke("queue", "list", "--all").stdout

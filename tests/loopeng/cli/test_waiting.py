@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from loopeng.approvals import reject
-from loopeng.attempt.events import EngineChanged, GateProgress, ProposalMoved, RunStarted, TemplateChanged
+from loopeng.attempt.events import (
+    EngineChanged,
+    EngineRetried,
+    GateProgress,
+    ProposalMoved,
+    RunStarted,
+    TemplateChanged,
+)
 from loopeng.cli.progress import Progress, remark
 from loopeng.cli.waiting import wait_for_decisions
+from loopeng.schema import Sample
 from loopeng.store import LoopStore
 
 if TYPE_CHECKING:
@@ -67,6 +75,10 @@ def test_progress_follows_the_events(ran: Shop) -> None:
     assert progress.text() == "gate candidate · samples 2/5 · attempts 0"
     progress.observe(ProposalMoved("prop-1", "pending"))
     assert progress.text().startswith("prop-1 pending")
+    sample = Sample(id="p-1", inputs={}, split="gate")
+    for number in (1, 2):
+        progress.observe(EngineRetried(sample, 0, number, "connection refused"))
+    assert progress.text().endswith('\ntried again 2 times after "connection refused"')
     assert remark(RunStarted(run, 15, 4)) is None
     assert "another engine" in str(remark(EngineChanged(run, {})))
     assert remark(TemplateChanged(head, ("prop-1",))) == (

@@ -112,9 +112,9 @@ def test_threads_take_turns() -> None:
 
 def test_a_model_that_cannot_be_loaded_is_an_engine_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for spec in (EngineSpec(model="empty"), EngineSpec(model=str(tmp_path / "no" / "such" / "folder"))):
-        with pytest.raises(EngineError):
-            build_engine(spec, tmp_path)
+    for model in ("empty", str(tmp_path / "no" / "such" / "folder")):
+        with pytest.raises(EngineError, match=f"the model '{model}' cannot be loaded: "):
+            build_engine(EngineSpec(model=model), tmp_path)
 
 
 def test_models_are_listed_without_loading_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def text_hash(store: LoopStore, pending: Proposal) -> str:
 
 
 def test_without_evidence_the_flag_is_needed_and_recorded(store: LoopStore, pending: Proposal, text_hash: str) -> None:
-    with pytest.raises(UsageError, match=r"not yet tested for significance.*--accept-untested"):
+    with pytest.raises(UsageError, match=r"not yet tested for significance.*accept_untested=True"):
         approve(store, pending.id, by="ana", seen=text_hash)
     assert store.decisions() == []
     decision = approve(store, pending.id, by=" ana ", seen=text_hash[:8], accept_untested=True, reason="fine").decision
@@ -49,6 +49,23 @@ def test_nobody_decides_anonymously_or_rejects_without_a_reason(
         reject(store, pending.id, by="ana", seen=text_hash, reason=" ")
     with pytest.raises(UsageError, match="reason"):
         rollback(store, "describe", to=None, by="ana", reason="")
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ([""], "a rule is empty"),
+        (["Be kind.", " "], "a rule is empty"),
+        ("Be kind.", "a list of texts, not 'Be kind.'"),
+    ],
+)
+def test_rules_that_are_none(
+    store: LoopStore, pending: Proposal, text_hash: str, rules: list[str], message: str
+) -> None:
+    """A lone string is a list of its letters to Python: no person means that."""
+    with pytest.raises(UsageError, match=message):
+        edit(store, pending.id, by="ana", seen=text_hash, rules=rules)
+    assert store.decisions() == []
 
 
 def test_a_second_decision_hears_of_the_first(store: LoopStore, pending: Proposal, text_hash: str) -> None:

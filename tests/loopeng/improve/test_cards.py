@@ -48,6 +48,14 @@ def test_the_history_tells_what_happened_in_order(store: LoopStore, harness: Har
     ]
 
 
+def test_a_card_counts_as_it_was_when_the_proposal_was_made(store: LoopStore, pending: Proposal) -> None:
+    """Once the prompt has moved on nobody has failed under it yet: a decided card must not say 0 samples."""
+    approve(store, pending.id, by="ana", seen=card(store, pending.id).text_hash, accept_untested=True)
+    assert {pattern.num_samples for pattern in store.patterns("describe")} == {0}
+    shown = card(store, pending.id).patterns
+    assert [(each.pattern.num_samples, each.pattern.num_occurrences) for each in shown] == [(6, 6), (6, 6)]
+
+
 def test_a_proposal_without_a_text_has_no_card(store: LoopStore, harness: Harness) -> None:
     pattern = store.patterns()[0]
     proposal = store.create_proposal(

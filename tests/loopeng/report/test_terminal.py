@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -82,6 +83,11 @@ def test_a_run() -> None:
         "30 attempts · 3,400 tokens generated · 1,200 prompt tokens · 340.0 tokens/s · acceptance length 1.70",
         "goal: 50 % of the samples pass at the first attempt: not reached",
     ]
+
+
+def test_an_engine_that_decodes_nothing_has_no_speed() -> None:
+    summary = replace(make_summary(4), usage=Usage(generated_tokens=3400), acceptance_length=None)
+    assert run_text(summary).endswith("30 attempts · 3,400 tokens generated · 0 prompt tokens")
 
 
 def test_a_sample_in_error_is_neither_passed_nor_failed() -> None:

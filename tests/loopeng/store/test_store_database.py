@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from loopeng.errors import StoreError
+from loopeng.errors import StoreError, WrongDatabaseError
 from loopeng.store import LoopStore
 from loopeng.store.database import Database
 
@@ -102,13 +102,13 @@ def test_what_is_not_a_file_is_refused(path: str) -> None:
 @pytest.mark.parametrize("content", [b"hello", b"name: shop\n" * 1000])
 def test_a_file_that_is_not_a_database_is_refused_and_left_alone(database_path: Path, content: bytes) -> None:
     database_path.write_bytes(content)
-    with pytest.raises(StoreError, match=r"loop\.db: file is not a database"):
+    with pytest.raises(StoreError, match=r"loop\.db is not a loopeng database"):
         LoopStore.open(database_path)
     assert database_path.read_bytes() == content
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="unable to open"):
+    with pytest.raises(StoreError, match="is a folder"):
         LoopStore.open(tmp_path)
 
 
@@ -121,8 +121,27 @@ def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(StoreError, match="unable to open"):
+    with pytest.raises(StoreError, match="not writable"):
         LoopStore.open(tmp_path / "loop.db")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("log_lies_there", [False, True])
+def test_what_may_not_be_written_can_be_read(tmp_path: Path, log_lies_there: bool) -> None:
+    """A colleague's project, or a mounted archive: looking needs no right to write. Writing says what is missing."""
+    folder = tmp_path / "a b?#%"
+    store = LoopStore.open(folder / "loop.db")
+    store.adopt_template("describe", "Describe {{ product }}", by="ana")
+    if not log_lies_there:
+        store.close()
+    assert (folder / "loop.db-wal").exists() == log_lies_there
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with LoopStore.open(folder / "loop.db") as reader:
+        assert reader.head("describe").created_by == "ana"
+        with pytest.raises(WrongDatabaseError, match=r"loop\.db is not writable"):
+            reader.adopt_template("describe", "Tell of {{ product }}", by="ana")
+    folder.chmod(stat.S_IRWXU)
+    store.close()
 
 
 def test_importing_the_store_is_light() -> None:

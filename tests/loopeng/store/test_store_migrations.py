@@ -111,7 +111,7 @@ def test_a_newer_database_asks_for_an_upgrade(store: LoopStore) -> None:
 def test_another_programs_database_is_refused_and_left_alone(database_path: Path) -> None:
     execute(database_path, "CREATE TABLE customers (name TEXT)")
     before = database_path.read_bytes()
-    with pytest.raises(StoreError, match="not a database of loopeng: it has 'customers'"):
+    with pytest.raises(StoreError, match="not a loopeng database: it has a table 'customers'"):
         LoopStore.open(database_path)
     assert database_path.read_bytes() == before
 
