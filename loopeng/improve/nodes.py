@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing_extensions import TypedDict
 
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
+from typing_extensions import TypedDict
 
 from loopeng.attempt.events import ProgressEvent, ProposalMoved
 from loopeng.attempt.harness import Harness
