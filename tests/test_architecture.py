@@ -63,6 +63,7 @@ LAYERS = {
         ["improve"],
         ["approvals", "cards"],
         ["report"],
+        ["gepa_bridge"],
         ["api"],
         ["__init__"],
         ["cli"],
@@ -97,6 +98,10 @@ ROOMS = {
         "alembic": ["loopeng/store/**"],
         "typer": ["loopeng/cli/**"],
         "pydantic_settings": ["loopeng/settings.py"],
+        "scipy": ["loopeng/improve/**", "loopeng/patterns/**"],
+        "sklearn": ["loopeng/patterns/**"],
+        "httpx": ["loopeng/improve/**"],
+        "gepa": ["loopeng/gepa_bridge.py"],
         "torch": [],
         "transformers": [],
         "safetensors": [],
@@ -115,7 +120,7 @@ SIZE_EXCEPTIONS: dict[str, str] = {
 
 NO_EXPORTS = ["loopeng/store/migrations/**", "*/__main__.py"]  # run by path or by -m, never imported from
 FORBIDDEN = ["**/utils.py", "loopeng/**/models.py", "loopeng/models.py"]
-HEAVY = {"torch", "transformers", "langgraph", "langchain_core", "numpy"}
+HEAVY = {"torch", "transformers", "langgraph", "langchain_core", "numpy", "scipy", "sklearn", "httpx"}
 
 
 @BOTH

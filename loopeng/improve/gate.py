@@ -29,7 +29,7 @@ from loopeng.schema import (
     utc_now,
 )
 from loopeng.schema.attempts import Arm
-from loopeng.schema.improvement import GateVerdict
+from loopeng.schema.evidence import GateVerdict
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 

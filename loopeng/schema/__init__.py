@@ -1,7 +1,7 @@
 """The nouns of the loop, all frozen.
 
-**task** one task.yaml · **sample** one input · **run** one pass over samples (kind: suite, live, reproduce, gate,
-holdout) · **attempt** one generation for a sample · **evaluator** gives an **EvalResult** · **failure pattern** a
+**task** one task.yaml · **sample** one input · **run** one pass over samples (kind: suite, live, reproduce, screen,
+gate, holdout) · **attempt** one generation for a sample · **evaluator** gives an **EvalResult** · **failure pattern** a
 mistake that comes back, known by its fingerprint · **occurrence** one sample of one run that showed it · **rule** one
 learned instruction · **prompt version** immutable template plus rules · **head** the version in use · **proposal** a
 change with **revisions** · **gate report** its paired evidence · **decision** a person's word · **commit** moves the
@@ -10,21 +10,22 @@ head to the new version · **rollback** moves it back · **watch** looks whether
 
 from loopeng.schema.attempts import Attempt, EvalResult, Message, Run, SampleResult, Usage
 from loopeng.schema.base import FaultSide, Noun, Split, content_hash, utc_now
+from loopeng.schema.evidence import ArmCount, GateReport, GateTest, Look, PairedCount
 from loopeng.schema.improvement import (
     DECIDABLE_STATES,
     OPEN_STATES,
-    ArmCount,
     Decision,
+    Delivery,
     FailurePattern,
-    GateReport,
     GuardFinding,
-    PairedCount,
     PromptVersion,
     Proposal,
     Revision,
     Rule,
     RuleOperation,
+    Suggestion,
     Watch,
+    WatchCheck,
 )
 from loopeng.schema.task import EvaluatorSpec, Sample, Task, TaskFile
 
@@ -34,12 +35,15 @@ __all__ = [
     "ArmCount",
     "Attempt",
     "Decision",
+    "Delivery",
     "EvalResult",
     "EvaluatorSpec",
     "FailurePattern",
     "FaultSide",
     "GateReport",
+    "GateTest",
     "GuardFinding",
+    "Look",
     "Message",
     "Noun",
     "PairedCount",
@@ -52,10 +56,12 @@ __all__ = [
     "Sample",
     "SampleResult",
     "Split",
+    "Suggestion",
     "Task",
     "TaskFile",
     "Usage",
     "Watch",
+    "WatchCheck",
     "content_hash",
     "utc_now",
 ]

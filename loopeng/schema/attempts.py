@@ -12,9 +12,9 @@ from loopeng.schema.base import FaultSide, Noun
 __all__ = ["Arm", "Attempt", "EvalResult", "Message", "Run", "RunKind", "RunStatus", "SampleResult", "Usage", "Verdict"]
 
 Verdict = Literal["pass", "fail", "error"]
-RunKind = Literal["suite", "live", "reproduce", "gate", "holdout"]
+RunKind = Literal["suite", "live", "reproduce", "screen", "gate", "holdout"]
 RunStatus = Literal["running", "finished", "interrupted", "budget"]
-Arm = Literal["baseline", "candidate"]
+Arm = Literal["baseline", "candidate", "repeat"]  # repeat: the baseline once more, for the A/A check
 
 
 class Message(Noun):

@@ -7,29 +7,30 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from loopeng.schema.attempts import Arm
 from loopeng.schema.base import FaultSide, Noun
 
 __all__ = [
     "DECIDABLE_STATES",
     "OPEN_STATES",
     "Action",
-    "ArmCount",
     "Decision",
+    "Delivery",
     "FailurePattern",
-    "GateReport",
-    "GateVerdict",
     "GuardFinding",
-    "PairedCount",
     "PatternState",
     "PromptVersion",
     "Proposal",
+    "ProposalKind",
     "ProposalState",
     "Revision",
     "Rule",
     "RuleOperation",
+    "Suggestion",
+    "SuggestionOutcome",
     "VersionSource",
     "Watch",
+    "WatchCheck",
+    "WatchOutcome",
 ]
 
 PatternState = Literal["open", "proposed", "watching", "fixed", "reopened", "muted"]
@@ -38,8 +39,10 @@ ProposalState = Literal[
 ]
 OPEN_STATES: frozenset[str] = frozenset({"drafting", "testing", "pending", "snoozed", "approved"})
 DECIDABLE_STATES: frozenset[str] = frozenset({"pending", "snoozed"})
-GateVerdict = Literal["pass", "fail", "underpowered", "noisy", "not_replayable", "untested", "error"]
-Action = Literal["approve", "edit", "reject", "rollback"]
+ProposalKind = Literal["change", "rollback"]
+Action = Literal["approve", "edit", "reject", "rollback", "snooze", "rebase", "merge", "mute", "unmute"]
+SuggestionOutcome = Literal["chosen", "refused", "outscored", "malformed"]
+WatchOutcome = Literal["watching", "fixed", "reopened", "no_better"]
 VersionSource = Literal["task file", "file edit", "proposal", "rollback"]
 
 
@@ -55,6 +58,8 @@ class FailurePattern(Noun):
     remedy: str | None = None
     fault_side: FaultSide = "model"
     state: PatternState = "open"
+    state_reason: str | None = None  # why it was muted, what it was merged into
+    merged_into: str | None = Field(None, description="The pattern a person merged this one into.")
     created_at: datetime
     num_occurrences: int = 0  # under the current head: unique (run, sample), attempt 0, reflect split
     num_samples: int = 0  # distinct samples among them
@@ -132,10 +137,12 @@ class Proposal(Noun):
     task_hash: str
     base_version_id: str
     pattern_ids: tuple[str, ...]
+    kind: ProposalKind = "change"  # a rollback takes back what a watched commit changed
     state: ProposalState = "drafting"
     state_reason: str | None = None
     revision: int = 0  # the current one; 0 before the first is drafted
     expires_at: datetime | None = None
+    snoozed_until: datetime | None = None  # state snoozed: pending again from then on
     created_at: datetime
 
     @property
@@ -144,65 +151,11 @@ class Proposal(Noun):
         return self.state in DECIDABLE_STATES
 
 
-class PairedCount(Noun):
-    """Both arms on the same samples with the same seeds, first attempts only."""
-
-    num_pairs: int
-    both_passed: int
-    fixed: int  # baseline failed, candidate passed
-    broken: int  # baseline passed, candidate failed
-    both_failed: int
-
-    @property
-    def baseline_passed(self) -> int:
-        return self.both_passed + self.broken
-
-    @property
-    def candidate_passed(self) -> int:
-        return self.both_passed + self.fixed
-
-
-class ArmCount(Noun):
-    """What one arm cost."""
-
-    arm: Arm
-    run_id: str
-    prompt_tokens: int
-    generated_tokens: int
-
-
-class GateReport(Noun):
-    """Paired evidence for one revision on one split. Unique by (proposal_id, revision, split)."""
-
-    proposal_id: str
-    revision: int
-    split: Literal["gate", "holdout"]
-    verdict: GateVerdict
-    pairs: PairedCount
-    num_errors: int = 0  # pairs dropped because an arm was in error
-    by_evaluator: dict[str, PairedCount] = {}
-    arms: tuple[ArmCount, ...] = ()
-    fixed_samples: tuple[str, ...] = ()
-    broken_samples: tuple[str, ...] = ()
-    fingerprint: str | None = None
-    deterministic: bool = True
-    note: str = ""
-    created_at: datetime
-
-    @property
-    def summary(self) -> str:
-        """One line for cards and tables."""
-        pairs = self.pairs
-        if not pairs.num_pairs:
-            return f"no pairs counted ({self.num_errors} in error)" if self.num_errors else "no pairs counted"
-        return (
-            f"{pairs.baseline_passed}/{pairs.num_pairs} -> {pairs.candidate_passed}/{pairs.num_pairs} "
-            f"first attempts pass ({pairs.fixed} fixed, {pairs.broken} broken)"
-        )
-
-
 class Decision(Noun):
-    """A person's word, append-only. Unique by (proposal_id, revision) where it concerns a proposal."""
+    """A person's word, append-only. Unique by (proposal_id, revision) where it settles a revision.
+
+    What settles none (snooze, rebase, merge, mute, rollback) has no revision.
+    """
 
     id: str
     action: Action
@@ -215,7 +168,20 @@ class Decision(Noun):
     seen_hash: str
     evidence: dict[str, Any] = {}  # what the person saw: verdict and counts at that moment
     accepted_untested: bool = False
+    automatic: bool = False  # made by the autonomy level "commit", not by a person
     created_at: datetime
+
+
+class WatchCheck(Noun):
+    """What distinct later samples say about a watched pattern, after a run."""
+
+    outcome: WatchOutcome
+    num_samples: int
+    num_failures: int
+    e_value: float = Field(description="Evidence against 'the rate is no higher than the upper bound'.")
+    e_value_fixed: float = Field(description="Evidence against 'the rate is no lower than before'.")
+    run_id: str
+    checked_at: datetime
 
 
 class Watch(Noun):
@@ -226,4 +192,35 @@ class Watch(Noun):
     proposal_id: str
     rate_before: float
     rate_after: float
+    upper_bound: float = 1.0  # of the rate after, at the gate: what later runs are tested against
+    check: WatchCheck | None = None  # the newest
+    created_at: datetime
+
+
+class Suggestion(Noun):
+    """What a reflector suggested for a proposal and what became of it. Unique by (proposal_id, number)."""
+
+    proposal_id: str
+    number: int  # from 1, in the reflector's order; a malformed reply has one of its own
+    outcome: SuggestionOutcome
+    reason: str = ""  # why it was refused, outscored or could not be read
+    operations: tuple[RuleOperation, ...] = ()
+    text_hash: str | None = None
+    rationale: str = ""
+    reply: str | None = None  # of a model, as it came
+    num_passed: int | None = None  # on the reflect samples it was screened on
+    num_screened: int | None = None
+    created_at: datetime
+
+
+class Delivery(Noun):
+    """A webhook call that tells of a pending revision. Unique by (proposal_id, revision)."""
+
+    proposal_id: str
+    revision: int
+    url: str
+    num_tries: int = 0
+    next_try_at: datetime | None = None  # None once it is delivered or given up
+    delivered_at: datetime | None = None
+    last_error: str | None = None
     created_at: datetime

@@ -1,18 +1,38 @@
-"""One task.yaml as a frozen value. Field names are the keys of the file; descriptions become the JSON Schema."""
+"""One task.yaml as a frozen value: its sections put together, and the samples they name."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field
 
 from loopeng.schema.base import Noun, Split, content_hash
+from loopeng.schema.improve_sections import (
+    ApprovalSpec,
+    AutoCommitSpec,
+    GateSpec,
+    ImproveSpec,
+    WebhookSpec,
+    parse_duration,
+)
+from loopeng.schema.sections import (
+    AgentSpec,
+    BudgetSpec,
+    DatasetSpec,
+    EngineSpec,
+    EvaluatorSpec,
+    LoopSpec,
+    PassSpec,
+    PromptSpec,
+    RetryName,
+    RunSpec,
+)
 
 __all__ = [
     "AgentSpec",
     "ApprovalSpec",
+    "AutoCommitSpec",
     "BudgetSpec",
     "DatasetSpec",
     "EngineSpec",
@@ -27,193 +47,9 @@ __all__ = [
     "Sample",
     "Task",
     "TaskFile",
+    "WebhookSpec",
     "parse_duration",
 ]
-
-RetryName = Literal["resample", "feedback", "critique", "escalate"]
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_LONGEST_WAIT_S = 520 * 604800
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of ``7d``, ``12h``, ``30m``, ``45s`` or ``2w``. Raises ValueError.
-
-    >>> parse_duration("7d")
-    604800.0
-    """
-    match = _DURATION.fullmatch(text.strip())
-    if not match:
-        raise ValueError(f"{text!r} is not a duration; write a number and one of s, m, h, d, w, as in 7d")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-class PromptSpec(Noun):
-    """The frozen template: the loop adds rules where ``{{ rules }}`` stands and never touches the rest."""
-
-    name: str = Field(description="Key of the prompt in the database.", min_length=1)
-    template: str | None = Field(None, description="The template itself; inputs as {{ name }}, rules as {{ rules }}.")
-    file: str | None = Field(None, description="Or a file with the template, relative to the task file.")
-
-    @model_validator(mode="after")
-    def _one_source(self) -> PromptSpec:
-        if (self.template is None) == (self.file is None):
-            raise ValueError("give exactly one of 'template' and 'file'")
-        return self
-
-
-class DatasetSpec(Noun):
-    """Where the samples come from: a .jsonl or .csv file, or inline."""
-
-    path: str | None = Field(None, description="A .jsonl or .csv file, relative to the task file.")
-    samples: tuple[dict[str, Any], ...] | None = Field(None, description="Or the samples themselves.")
-    id: str | None = Field(None, description="Field that names a sample; without it a hash of the input does.")
-    target: str | None = Field(None, description="Field with the expected answer; never shown to the model.")
-    split: str | None = Field(None, description="Field that holds gate, reflect or holdout.")
-    group: str | None = Field(None, description="Samples with equal values of this field share a split.")
-    splits: dict[Split, float] = Field(
-        {"gate": 0.5, "reflect": 0.25, "holdout": 0.25}, description="Shares when no split field is given."
-    )
-
-    @model_validator(mode="after")
-    def _one_source(self) -> DatasetSpec:
-        if (self.path is None) == (self.samples is None):
-            raise ValueError("give exactly one of 'path' and 'samples'")
-        if abs(sum(self.splits.values()) - 1) > 1e-9 or min(self.splits.values()) < 0:
-            raise ValueError("the shares in 'splits' must add up to 1")
-        return self
-
-
-class AgentSpec(Noun):
-    """What one attempt runs: ``llm`` (one engine call) or the user's own."""
-
-    kind: Literal["llm", "python", "command"] = "llm"
-    python: str | None = Field(None, description="module:function taking an AgentContext.")
-    command: tuple[str, ...] | None = Field(None, description="A program and its arguments.")
-    replayable: bool = Field(False, description="The agent has no side effects: the gate may run it again.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_forms(cls, data: Any) -> Any:
-        """``llm`` stands for ``{kind: llm}``; the key ``python`` or ``command`` says the kind."""
-        if isinstance(data, str):
-            return {"kind": data}
-        if not isinstance(data, dict):
-            return data
-        kind = next((kind for kind in ("python", "command") if kind in data), "llm")
-        # a validator before the fields ends JSON mode, where a list may fill a tuple
-        return {"kind": kind} | {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-
-    @model_validator(mode="after")
-    def _what_the_kind_needs(self) -> AgentSpec:
-        for kind in ("python", "command"):
-            if (getattr(self, kind) is not None) != (self.kind == kind):
-                missing = self.kind == kind
-                raise ValueError(f"kind {self.kind} {'needs' if missing else 'does not go with'} the key '{kind}'")
-        return self
-
-
-class EngineSpec(Noun):
-    """The text engine. ``kind`` decides which other keys apply."""
-
-    kind: Literal["specdec", "scripted"] = "specdec"
-    model: str = Field("smollm2-135m", description="Embedded name, local folder, GGUF file or hub id.")
-    drafter: str | tuple[str, ...] = Field("auto", description="auto, none, a drafter's name, or a list of names.")
-    num_speculative_tokens: int | None = Field(
-        None, ge=0, description="Draft length; as long as a pass allows if unset."
-    )
-    exactness: Literal["bitwise", "law"] | None = Field(None, description="Default: by the hardware table.")
-    device: str = Field("auto", description="auto, cpu, cuda, or one of several as in cuda:1.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
-    max_tokens: int = Field(256, ge=1, le=1_000_000)
-    temperature: float | None = Field(None, ge=0, description="One temperature for all attempts.")
-    top_k: int | None = Field(None, ge=1)
-    top_p: float = Field(1.0, gt=0, le=1)
-    repetition_penalty: float = Field(1.0, gt=0)
-    stop: tuple[str, ...] = ()
-    script: str | None = Field(None, description="kind scripted: a .yaml/.json file of replies, or module:function.")
-
-
-class EvaluatorSpec(Noun):
-    """One evaluator: id, type, and the parameters its type declares."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
-    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    type: str
-    weight: float = Field(1.0, ge=0)
-    negate: bool = False
-    remedy: str | None = Field(None, description="The rule to propose when this fails often; default: the type's own.")
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The keys that belong to the evaluator's type."""
-        return dict(self.__pydantic_extra__ or {})
-
-
-class PassSpec(Noun):
-    """When an attempt passes."""
-
-    mode: Literal["all", "any", "weighted"] = "all"
-    threshold: float = Field(0.8, ge=0, le=1, description="mode weighted: least weighted mean score.")
-
-
-class RunSpec(Noun):
-    """What a run must reach."""
-
-    min_pass_rate: float = Field(1.0, ge=0, le=1)
-    on: Literal["final", "first"] = "final"
-    repeats: int = Field(1, ge=1)
-    seed: int = 0
-
-
-class LoopSpec(Noun):
-    """Attempts and how a failure is tried again."""
-
-    max_attempts: int = Field(3, ge=1)
-    retry: RetryName = "escalate"
-    temperatures: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
-        None, min_length=1, description="By attempt; the last one stands for all further attempts."
-    )
-
-
-class BudgetSpec(Noun):
-    """Limits that stop cleanly and resumably. None is no limit."""
-
-    attempts: int | None = Field(None, ge=1)
-    total_tokens: int | None = Field(None, ge=1)
-    total_time_s: float | None = Field(None, gt=0)
-
-
-class ImproveSpec(Noun):
-    """Whether and how prompt changes are proposed."""
-
-    enabled: bool = True
-    reflector: str = "hints"
-    limits: BudgetSpec = BudgetSpec()
-    min_occurrences: int = Field(5, ge=1)
-    min_samples: int = Field(3, ge=1)
-    max_rules: int = Field(12, ge=1)
-    max_prompt_chars: int = Field(8000, ge=1, description="Largest rendered size of template plus rules.")
-
-
-class GateSpec(Noun):
-    """The paired comparison that a proposal must go through."""
-
-    alpha: float = Field(0.05, gt=0, lt=1)
-    samples: int = Field(80, ge=1, description="At most this many gate samples.")
-
-
-class ApprovalSpec(Noun):
-    """The queue."""
-
-    expires: str = "7d"
-
-    @field_validator("expires")
-    @classmethod
-    def _duration(cls, value: str) -> str:
-        if not 0 < parse_duration(value) <= _LONGEST_WAIT_S:
-            raise ValueError(f"{value!r} must be more than 0s and at most ten years (520w)")
-        return value
 
 
 class Sample(Noun):

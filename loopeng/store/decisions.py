@@ -9,11 +9,12 @@ from sqlmodel import Session, col, select
 from loopeng.errors import AlreadyDecidedError, ConflictError, RevisionMismatchError, StaleProposalError, UsageError
 from loopeng.schema import DECIDABLE_STATES, Decision, PromptVersion, Proposal, Revision, Watch
 from loopeng.schema.improvement import ProposalState
+from loopeng.store.improve_tables import DecisionRow, ProposalRow, RevisionRow, WatchRow
 from loopeng.store.lifecycle import change_state, mark_patterns, settle
 from loopeng.store.prompts import add_version, head_version, move_head
 from loopeng.store.proposals import ProposalRoom, add_revision
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
-from loopeng.store.tables import DecisionRow, PromptVersionRow, ProposalRow, RevisionRow, WatchRow
+from loopeng.store.tables import PromptVersionRow
 
 __all__ = ["DecisionRoom"]
 

@@ -13,7 +13,8 @@ from sqlmodel import Session, and_, col, func, or_, select, update
 
 from loopeng.schema import DECIDABLE_STATES, OPEN_STATES
 from loopeng.schema.improvement import PatternState, ProposalState
-from loopeng.store.tables import FailurePatternRow, PromptRow, PromptVersionRow, ProposalRow
+from loopeng.store.improve_tables import ProposalRow
+from loopeng.store.tables import FailurePatternRow, PromptRow, PromptVersionRow
 
 __all__ = ["RELEASING_STATES", "change_state", "mark_patterns", "overdue", "settle"]
 

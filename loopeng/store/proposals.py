@@ -10,10 +10,10 @@ from sqlmodel import Session, col, select
 from loopeng.errors import ConflictError, NotFoundError, RevisionMismatchError, UsageError
 from loopeng.schema import OPEN_STATES, Decision, GateReport, PromptVersion, Proposal, Revision, Task
 from loopeng.schema.improvement import ProposalState
+from loopeng.store.improve_tables import DecisionRow, GateReportRow, ProposalRow, RevisionRow
 from loopeng.store.lifecycle import change_state, mark_patterns, overdue, settle
 from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
-from loopeng.store.tables import DecisionRow, GateReportRow, ProposalRow, RevisionRow
 from loopeng.store.tasks import write_task
 
 __all__ = ["ProposalRoom", "add_revision"]

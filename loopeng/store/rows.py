@@ -14,7 +14,8 @@ from sqlmodel import Session, col, select
 from loopeng.errors import NotFoundError, StoreError
 from loopeng.schema import Noun
 from loopeng.store.columns import Broken, Table
-from loopeng.store.tables import DecisionRow, FailurePatternRow, PromptVersionRow, ProposalRow, RunRow
+from loopeng.store.improve_tables import DecisionRow, ProposalRow
+from loopeng.store.tables import FailurePatternRow, PromptVersionRow, RunRow
 
 __all__ = ["find", "insert_once", "new_id", "noun_of", "values_of"]
 

@@ -1,4 +1,4 @@
-"""The tables, one for every noun, with the natural keys as constraints of the database.
+"""The tables of tasks, prompts, runs and failures, with the natural keys as constraints of the database.
 
 A field has the name it has in its noun (``rows.py`` relies on that); ``seq`` is the order of insertion; nested values
 are JSON text. Validation is not here but where the nouns are made, on the way out.
@@ -17,21 +17,16 @@ from loopeng.store.columns import JsonText, Table, WideInteger, json_column, tim
 
 __all__ = [
     "AttemptRow",
-    "DecisionRow",
     "EvalResultRow",
     "FailurePatternRow",
-    "GateReportRow",
     "LeaseRow",
     "OccurrenceRow",
     "PromptRow",
     "PromptVersionRow",
-    "ProposalRow",
-    "RevisionRow",
     "RunEngineRow",
     "RunRow",
     "SampleResultRow",
     "TaskVersionRow",
-    "WatchRow",
 ]
 
 
@@ -187,6 +182,8 @@ class FailurePatternRow(Table, table=True):
     remedy: str | None
     fault_side: str
     state: str
+    state_reason: str | None
+    merged_into: str | None
     created_at: datetime = time_column()
 
 
@@ -196,88 +193,6 @@ class OccurrenceRow(Table, table=True):
     run_id: str = Field(primary_key=True, foreign_key="run.id")
     sample_id: str = Field(primary_key=True)
     prompt_version_id: str = Field(foreign_key="prompt_version.id", index=True)
-    created_at: datetime = time_column()
-
-
-class ProposalRow(Table, table=True):
-    __tablename__ = "proposal"
-    __table_args__ = (Index("ix_proposal_prompt_name_state", "prompt_name", "state"),)
-    seq: int | None = Field(default=None, primary_key=True)
-    id: str = Field(unique=True)
-    prompt_name: str
-    task_name: str
-    task_hash: str = Field(foreign_key="task_version.hash")
-    base_version_id: str = Field(foreign_key="prompt_version.id")
-    pattern_ids: Any = json_column()
-    state: str
-    state_reason: str | None
-    revision: int
-    expires_at: datetime | None = time_column(nullable=True)
-    created_at: datetime = time_column()
-
-
-class RevisionRow(Table, table=True):
-    __tablename__ = "revision"
-    proposal_id: str = Field(primary_key=True, foreign_key="proposal.id")
-    revision: int = Field(primary_key=True)
-    operations: Any = json_column()
-    rules: Any = json_column()
-    text_hash: str
-    rationale: str
-    author: str
-    findings: Any = json_column()
-    created_at: datetime = time_column()
-
-
-class GateReportRow(Table, table=True):
-    __tablename__ = "gate_report"
-    __table_args__ = (ForeignKeyConstraint(["proposal_id", "revision"], ["revision.proposal_id", "revision.revision"]),)
-    proposal_id: str = Field(primary_key=True)
-    revision: int = Field(primary_key=True)
-    split: str = Field(primary_key=True)
-    verdict: str
-    pairs: Any = json_column()
-    num_errors: int
-    by_evaluator: Any = json_column()
-    arms: Any = json_column()
-    fixed_samples: Any = json_column()
-    broken_samples: Any = json_column()
-    fingerprint: str | None
-    deterministic: bool
-    note: str
-    created_at: datetime = time_column()
-
-
-class DecisionRow(Table, table=True):
-    """Append-only: triggers of the first migration refuse UPDATE, DELETE and REPLACE."""
-
-    __tablename__ = "decision"
-    __table_args__ = (
-        UniqueConstraint("proposal_id", "revision"),
-        ForeignKeyConstraint(["proposal_id", "revision"], ["revision.proposal_id", "revision.revision"]),
-    )
-    seq: int | None = Field(default=None, primary_key=True)
-    id: str = Field(unique=True)
-    action: str
-    prompt_name: str = Field(foreign_key="prompt.name")
-    proposal_id: str | None
-    revision: int | None
-    version_id: str | None = Field(foreign_key="prompt_version.id")
-    by: str
-    reason: str
-    seen_hash: str
-    evidence: Any = json_column()
-    accepted_untested: bool
-    created_at: datetime = time_column()
-
-
-class WatchRow(Table, table=True):
-    __tablename__ = "watch"
-    prompt_version_id: str = Field(primary_key=True, foreign_key="prompt_version.id")
-    pattern_id: str = Field(primary_key=True, foreign_key="failure_pattern.id")
-    proposal_id: str = Field(foreign_key="proposal.id")
-    rate_before: float
-    rate_after: float
     created_at: datetime = time_column()
 
 

@@ -21,7 +21,7 @@ from loopeng.report.terminal import (
 from loopeng.report.terminal_card import marked_diff
 from loopeng.run_summary import RunSummary, SplitSummary
 from loopeng.schema import FailurePattern, GateReport, PairedCount, Revision, Rule, Run, Usage
-from loopeng.schema.improvement import GateVerdict
+from loopeng.schema.evidence import GateVerdict
 from loopeng.schema.task import RunSpec
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -136,7 +136,7 @@ def test_a_migration_that_breaks_leaves_the_file_as_it_was(database_path: Path) 
         "DELETE FROM decision",
         "INSERT OR REPLACE INTO decision SELECT * FROM decision",
         "REPLACE INTO decision SELECT NULL, 'dec-other', 'reject', prompt_name, proposal_id, revision, version_id, "
-        "'eve', reason, seen_hash, evidence, accepted_untested, created_at FROM decision",
+        "'eve', reason, seen_hash, evidence, accepted_untested, created_at, automatic FROM decision",
     ],
 )
 def test_decisions_cannot_be_changed_even_by_hand(store: LoopStore, make: Any, statement: str) -> None:
