@@ -11,7 +11,7 @@ from loopeng.improve.guards import Candidate, inspect_rules
 from loopeng.improve.rules import apply_operations, operations_between
 from loopeng.patterns.trigger import MAX_PATTERNS, count_on_reflect
 from loopeng.prompts import text_hash
-from loopeng.schema import OPEN_STATES, FailurePattern, PromptVersion, Proposal, Revision, utc_now
+from loopeng.schema import OPEN_STATES, FailurePattern, PromptVersion, Proposal, Revision, RuleOperation, utc_now
 
 __all__ = ["submit_rules"]
 
@@ -41,25 +41,34 @@ def submit_rules(
     operations = operations_between(base.rules, texts, pattern_ids=chosen)
     if not operations:
         raise UsageError("these rules are those of the current version: there is nothing to propose")
-    rules = apply_operations(base.rules, operations)
-    # What people refused before is looked up when the proposal is tested.
-    findings = inspect_rules(Candidate(task=task, base=base, rules=rules, rejected={}))
     proposal = store.create_proposal(task=task, base=base, pattern_ids=chosen, expires_at=None)
-    store.save_revision(
-        Revision(
-            proposal_id=proposal.id,
-            revision=1,
-            operations=operations,
-            rules=rules,
-            text_hash=text_hash(base.template, rules),
-            rationale=rationale,
-            author=by,
-            findings=findings,
-            created_at=utc_now(),
-        )
-    )
+    store.save_revision(_revision(harness, proposal, base, operations, author=by, rationale=rationale))
     store.move_proposal(proposal.id, to="testing", frm={"drafting"})
     return advance(store, proposal.id, harness=harness)
+
+
+def _revision(
+    harness: Harness,
+    proposal: Proposal,
+    base: PromptVersion,
+    operations: tuple[RuleOperation, ...],
+    *,
+    author: str,
+    rationale: str,
+) -> Revision:
+    """Revision 1 with what the guards say of it. What people refused before is looked up when it is tested."""
+    rules = apply_operations(base.rules, operations)
+    return Revision(
+        proposal_id=proposal.id,
+        revision=1,
+        operations=operations,
+        rules=rules,
+        text_hash=text_hash(base.template, rules),
+        rationale=rationale,
+        author=author,
+        findings=inspect_rules(Candidate(task=harness.task, base=base, rules=rules, rejected={})),
+        created_at=utc_now(),
+    )
 
 
 def _frequent(harness: Harness, base: PromptVersion) -> list[str]:
