@@ -40,8 +40,9 @@ def suite_task(
     task = load_task(TASK)
     engine = task.engine if agent is None else task.engine.model_copy(update={"model": _place(agent)})
     improve = task.improve.model_copy(update={"reflector": reflector})
-    if reflector_model is not None:
-        own = engine.model_copy(update={"model": _place(reflector_model), "max_tokens": 512})
+    if reflector != "hints":  # a list of changes is longer than a triage
+        model = engine.model if reflector_model is None else _place(reflector_model)
+        own = engine.model_copy(update={"model": model, "max_tokens": 512})
         improve = improve.model_copy(update={"engine": own, "candidates": 3})
     samples = task.samples
     if tickets is not None:

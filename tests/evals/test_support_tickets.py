@@ -204,6 +204,27 @@ def test_fewer_tickets_are_a_part_of_each_split() -> None:
     assert Counter(sample.split for sample in few.samples) == {"gate": 3, "reflect": 3, "holdout": 3}
 
 
+def test_a_reflecting_model_gets_room_for_its_answer() -> None:
+    plain, own = suite_task(reflector="llm"), suite_task(reflector="llm", reflector_model="some/model")
+    assert plain.improve.engine is not None and plain.improve.engine.model == plain.engine.model
+    assert own.improve.engine is not None and own.improve.engine.model == "some/model"
+    assert min(plain.improve.engine.max_tokens, own.improve.engine.max_tokens) > 4 * plain.engine.max_tokens
+    assert suite_task().improve.engine is None
+
+
+def test_the_script_writes_what_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = scripted("invents_orders", tickets=2)
+    monkeypatch.setattr("evals.bench.support_tickets.suite_task", lambda *_: task)
+    out = tmp_path / "deep" / "out.json"
+    assert main(["--out", str(out), "--db", str(tmp_path / "kept.db")]) == 0
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert result["conditions"]["num_tickets"] == 6 and result["proposals"] == []
+    assert json.loads(capsys.readouterr().out)["first_attempts"] == result["suite"]["first_attempts"]
+    assert (tmp_path / "kept.db").exists()
+
+
 def test_a_model_that_is_not_there_is_told_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
