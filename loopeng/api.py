@@ -34,6 +34,7 @@ from loopeng.task_file import load_task
 if TYPE_CHECKING:
     from loopeng.approvals import Card, Outcome
     from loopeng.attempt.graph import AttemptGraph
+    from loopeng.gepa_bridge import GepaAdapter
     from loopeng.runner import RunSummary
 
 __all__ = ["AttemptResult", "Loop", "RunResult"]
@@ -260,6 +261,12 @@ class Loop:
         if task is None:
             return attempt_graph()
         return live_graph(self._harness(task if isinstance(task, Task) else load_task(task)))
+
+    def as_gepa_adapter(self, task: Task | str | Path, *, on_event: _OnEvent | None = None) -> GepaAdapter:
+        """For ``gepa.optimize(adapter=...)``: gepa searches for rules, ``adapter.submit`` proposes what it found."""
+        from loopeng.gepa_bridge import GepaAdapter
+
+        return GepaAdapter(self._harness(task if isinstance(task, Task) else load_task(task), on_event=on_event))
 
     def _harness(
         self, task: Task, *, evaluators: Sequence[Evaluator] | None = None, on_event: _OnEvent | None = None
