@@ -67,7 +67,9 @@ TRIAGE = _task(
         (
             "t-03",
             "Cannot log in after the update, the reset mail never comes.",
-            _ticket("account", "high", owner="Marguerite O'Neill", steps=["purge session cookies", "resend activation"]),
+            _ticket(
+                "account", "high", owner="Marguerite O'Neill", steps=["purge session cookies", "resend activation"]
+            ),
         ),
         (
             "t-04",
@@ -100,7 +102,17 @@ TRIAGE = _task(
             _ticket("delivery", "high", owner="Tomasz Zieliński", summary="Vase broke when the courier threw the box."),
         ),
     ],
-    (EvaluatorSpec(id="form", type="json", required=["category", "urgency"], choices=["billing", "delivery"]),),
+    (
+        EvaluatorSpec(id="form", type="json", required=["category", "urgency"]),
+        EvaluatorSpec(
+            id="values",
+            type="python",
+            schema={
+                "category": {"enum": ["billing", "delivery", "account", "technical"]},
+                "urgency": {"enum": ["low", "medium", "high"]},
+            },
+        ),
+    ),
 )
 
 PRODUCTS = _task(
