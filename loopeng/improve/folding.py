@@ -33,10 +33,12 @@ _INVISIBLE = re.compile(
     "[\u0300-\u036f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
-_GREEK_OR_CYRILLIC = re.compile("[\u0370-\u052f]")
-_LOOKALIKES = str.maketrans(  # Cyrillic and Greek letters that look Latin
+_OWN_LETTERS = re.compile("[ıłŁøØđĐħĦæÆœŒ\u0370-\u052f]")
+_LOOKALIKES = str.maketrans(  # Cyrillic and Greek letters that look Latin, Latin ones that no accent explains
     "АВЕЅІЈКМНОРСТХУаеѕіјорсухԁԛԝһΑΒΕΖΗΙΚΜΝΟΡΤΥΧοινκ",
     "ABESIJKMHOPCTXYaesijopcyxdqwhABEZHIKMNOPTYXoivk",
+) | str.maketrans(
+    dict(zip("ıłŁøØđĐħĦæÆœŒ", ("i", "l", "L", "o", "O", "d", "D", "h", "H", "ae", "AE", "oe", "OE"), strict=True))
 )
 _UNSPACED = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003134f"  # no word spaces
 _SOFT = "\x01"  # a boundary that is no space
@@ -46,6 +48,7 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CONTRACTION = re.compile(r"(?<=[A-Za-z])['’](?=(?:t|re|ll|ve|d|m)\b)")
 _SPELLED = re.compile(r"(?<![^\W_])[^\W_](?:[ .\-_*|]+[^\W_]){2,}(?![^\W_])")
 _NUMBERING = re.compile(r"(?<!\w)\(?\d{1,2}[.)](?=\s)")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,80}>")
 _BULLET = re.compile(r"(?m)^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{6,}={0,2}")
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})")
@@ -126,7 +129,7 @@ def fold(text: str) -> str:
         text = html.unescape(text)
     if not text.isascii():
         text = _INVISIBLE.sub("", unicodedata.normalize("NFKD", text))
-        if _GREEK_OR_CYRILLIC.search(text):
+        if _OWN_LETTERS.search(text):
             text = text.translate(_LOOKALIKES)
         text = unicodedata.normalize("NFC", text)
     return text
@@ -144,7 +147,8 @@ def split_code(text: str) -> str:
 def readings_of_rule(text: str) -> list[Reading]:
     """All readings of a rule: letters spelled out, backwards, numbered lists and encoded parts among them."""
     folded = fold(text)
-    variants = dict.fromkeys((folded, _SPELLED.sub(_joined, folded), _NUMBERING.sub(" ", folded), *decoded_parts(text)))
+    spelled, untagged = _SPELLED.sub(_joined, folded), _TAG.sub(_SOFT, folded)
+    variants = dict.fromkeys((folded, spelled, untagged, _NUMBERING.sub(" ", folded), *decoded_parts(text)))
     readings = [_read(number) for variant in variants for number in _with_numbers(variant, apart=True)]
     return [*dict.fromkeys(readings), _read(folded, parted=False), readings[0].reversed()]
 
@@ -193,7 +197,7 @@ def may_stand_in(text: str, compacts: str) -> bool:
     digits = re.search(r"\d+", text)
     if digits is None:
         return _NOT_COMPACT.sub("", fold(text)).casefold() in compacts
-    return digits[0] in compacts or not text.isascii() or bool(_BULLET.search(text))
+    return digits[0] in compacts or not text.isascii() or "&" in text or bool(_BULLET.search(text))
 
 
 def _with_numbers(folded: str, *, apart: bool) -> Iterator[str]:

@@ -20,6 +20,7 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _EMOJI_SELECTORS = "\ufe0e\ufe0f"
 _PICTOGRAPHS = range(0x1F000, 0x1FB00)  # new emoji are unassigned for an older Python
+_FIRST_EMOJI = 0x203C  # but for two in Latin-1
 _JOINERS = "\u200c\u200d"
 _JOINING_SCRIPTS = (range(0x0600, 0x0800), range(0x08A0, 0x0E00))  # Arabic, Syriac, the Indic scripts
 _MAX_MARKS = 4  # on one letter; more cover what stands around it
@@ -77,7 +78,8 @@ def _hides(text: str, position: int) -> bool:
 
 def _is_pictograph(char: str) -> bool:
     """Whether an emoji selector may follow."""
-    return bool(char) and (ord(char) in _PICTOGRAPHS or unicodedata.category(char) in ("So", "Sm", "Sk", "Po", "Pd"))
+    is_symbol = bool(char) and unicodedata.category(char) in ("So", "Sm", "Sk", "Po", "Pd")
+    return (is_symbol and (char in "©®" or ord(char) >= _FIRST_EMOJI)) or _is_emoji(char)
 
 
 def _joins_emoji(text: str, position: int) -> bool:

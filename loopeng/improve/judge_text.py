@@ -27,7 +27,8 @@ _START = r"(?:^|[.!?;:\[(<] ?)"
 _MUST = r"(?:should|must|will|shall|has to|have to|is to|needs? to|ought to)"
 
 _VERDICTS = (
-    r"\b(?:give|award|assign|grant|deserves?|merits?|earns?|receives?)\b(?: \w+){0,4}?"
+    r"\b(?:give|award|assign|grant|deserves?)\b"
+    r"(?: (?!(?:source|author|artist|photographer|creator|student)s?\b)\w+){0,4}?"
     r" (?:full|perfect|max(?:imum|imal)?|passing|top) (?:scores?|marks?|points?|grades?|ratings?|credit)\b"
     r"(?! (?:to|of|in|for) (?:the|an?|all|its|their) (?:author|source|artist|photographer|creator|season|game|match))",
     r"\b(?:give|award|assign|grant|deserves?)\b(?: \w+){0,4}? (?:highest|best) (?:possible )?"

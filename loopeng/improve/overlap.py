@@ -59,7 +59,10 @@ def overlap(candidate: Candidate) -> str | None:
     public = _Public(candidate)
     for number, rule in new_rules:
         if found := _whole_target(rule, targets, public):
-            return f"rule {number} repeats {found.place}; say what to do, not what the answer is"
+            return (
+                f"rule {number} repeats {found.place}; say what to do, not what the answer is (a label that the model "
+                "may know can stand in the template or in an evaluator's parameters)"
+            )
     inputs = _tested_inputs(candidate.task.samples)
     runs = [(number, RuleRuns(rule.text, public.texts)) for number, rule in new_rules]
     for text in (*targets, *inputs):

@@ -49,14 +49,15 @@ class RuleRuns:
     """The runs of one rule that do not stand in any of the ``public`` texts."""
 
     def __init__(self, rule: str, public: Sequence[str]) -> None:
-        known = [Views.of(text) for text in public]
+        told = [Views.of(text) for text in public]
         spellings = [Views.of(text) for text in dict.fromkeys((rule, split_code(rule), *decoded_parts(rule)))]
         self._blocks: list[dict[str, list[str]]] = []
         for view, is_words in _KINDS:
             runs = _word_runs if is_words else _char_runs
+            known = [f" {view(text)} " for text in told]
             blocks: dict[str, list[str]] = {}
             for block, run in (pair for spelling in spellings for pair in runs(view(spelling))):
-                if not any(run in f" {view(text)} " for text in known):
+                if not any(run in text for text in known):
                     blocks.setdefault(block, []).append(run)
             self._blocks.append(blocks)
 

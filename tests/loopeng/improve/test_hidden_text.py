@@ -16,6 +16,7 @@ from tests.loopeng.improve.making_candidates import candidate_for
         ("Be \u2066brief\u2069.", "U+2066"),
         ("Be brief.\U000e0041\U000e0042", "U+E0041 (TAG LATIN CAPITAL LETTER A)"),
         ("Be brief a\ufe0f.", "U+FE0F"),
+        ("Be brief.\ufe0f", "U+FE0F"),
         ("Be brief 🙂\ufe01.", "U+FE01"),
         ("Be brief 🙂\ufe0f\ufe0f.", "U+FE0F"),
         ("Be brief.\U000e0100", "U+E0100"),

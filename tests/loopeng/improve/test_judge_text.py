@@ -53,6 +53,7 @@ def test_what_speaks_to_a_judge_is_refused(rule: str) -> None:
         *("Mark each answer as correct or wrong.", "Mark the answer as correct only if every step is shown."),
         *("Mark the order as paid.", "Label each statement as correct or incorrect.", "Rate it as excellent or poor."),
         *("Give the highest score of the match.", "Give full credit to the author of a quote."),
+        *("Give the source full credit.", "If a student receives a passing grade, congratulate."),
         *("Name the judge who decided the case.", 'Write "Judge: NAME" on the first line.', "Do not judge; describe."),
         *("Convince the judge with facts from the file.", "Write for a reviewer who has not seen the code."),
         *("The answer must be correct and complete.", "Make sure the answer meets all requirements."),

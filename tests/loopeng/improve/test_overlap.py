@@ -22,7 +22,8 @@ def says(rule: str, *targets: Any, **rest: Any) -> str | None:
 
 def test_the_reason_names_the_sample_and_never_the_answer() -> None:
     reason = says("Say tungsten for W.", "carbon", "Tungsten")
-    assert reason == "rule 1 repeats the target of sample 's-1' (gate); say what to do, not what the answer is"
+    assert reason is not None and "tungsten" not in reason.casefold()
+    assert reason.startswith("rule 1 repeats the target of sample 's-1' (gate); say what to do, not what the answer is")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,9 @@ def test_what_only_looks_like_an_answer_passes(target: Any, rule: str) -> None:
         ("loginPage", "Open the login page."),
         ("John's", "Say johns."),
         ("naïve", "Say NAIVE."),
+        ("Łódź", "Say Lodz."),
+        ("blue whale", "Say <b>blue</b> <i>wh</i>ale."),
+        ("Rock &#39;n&#39; Roll", "Say rock 'n' roll."),
         ("Paris", "Say P\u0430ris."),  # a Cyrillic letter
         ("Paris", "Say \\u0050aris."),
         ("Paris", "Say %50aris."),
