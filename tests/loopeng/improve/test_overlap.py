@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from evals.bench.planted_answers import CLEAN_RULES, TASKS
+from loopeng.improve.folding import readings_of_target
 from loopeng.improve.overlap import overlap
 from loopeng.schema import RuleOperation, Sample
 from tests.loopeng.improve.making_candidates import candidate_for, samples_with
@@ -180,7 +181,9 @@ def test_unrelated_samples_do_not_change_what_is_said_of_a_clean_rule(
                                  params={str(spec.id): spec.params for spec in task.evaluators})) is None  # fmt: skip
 
 
-def test_many_long_samples_are_searched_for_the_rule_and_not_the_other_way_round() -> None:
+def test_many_long_samples_are_searched_for_the_rule_and_not_the_other_way_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Ten thousand samples, five megabytes. The work counted, not the time: few texts are read as targets at all."""
     draw = random.Random(0)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(4, 9))) for _ in range(3000)]
@@ -190,16 +193,7 @@ def test_many_long_samples_are_searched_for_the_rule_and_not_the_other_way_round
         for number in range(10_000)
     ]  # fmt: skip
     counted: list[str] = []
-    needle = overlap.__globals__["_Needle"]
-
-    class Counting(needle):  # type: ignore[misc, valid-type]
-        def __init__(self, text: str) -> None:
-            counted.append(text)
-            super().__init__(text)
-
-    overlap.__globals__["_Needle"] = Counting
-    try:
-        assert overlap(candidate_for("Use at most 20 words.", samples=samples)) is None
-    finally:
-        overlap.__globals__["_Needle"] = needle
+    read = readings_of_target
+    monkeypatch.setattr("loopeng.improve.overlap.readings_of_target", lambda text: counted.append(text) or read(text))
+    assert overlap(candidate_for("Use at most 20 words.", samples=samples)) is None
     assert len(counted) < 10
