@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from loopeng.attempt.harness import Harness
 from loopeng.errors import LoopError, UsageError
+from loopeng.improve.candidate import change_of
 from loopeng.improve.guards import Candidate, inspect_rules
 from loopeng.improve.reflect import build_reflector, reflection_context
 from loopeng.improve.rules import apply_operations, operations_between
@@ -94,6 +95,10 @@ def _candidate(store: LoopStore, proposal: Proposal, rules: tuple[Rule, ...]) ->
         base=store.prompt_version(proposal.base_version_id),
         rules=rules,
         rejected=_refused(store, proposal.prompt_name),
+        rejected_changes={
+            change_of(revision.operations): decision.reason
+            for _, revision, decision in store.rejected(proposal.prompt_name)
+        },
     )
 
 

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
+from loopeng.improve.candidate import Candidate
+from loopeng.improve.hidden_text import hidden_text
+from loopeng.improve.judge_text import judge_text
+from loopeng.improve.overlap import overlap
 from loopeng.improve.rules import normalise_rule
-from loopeng.prompts import PromptTemplate, rendered_template, text_hash
-from loopeng.schema import GuardFinding, PromptVersion, Rule, Task
+from loopeng.prompts import PromptTemplate, rendered_template
+from loopeng.schema import GuardFinding
 
-__all__ = ["GUARDS", "Candidate", "Guard", "duplicates", "inspect_rules", "placeholders", "size"]
+__all__ = ["CHARS_PER_TOKEN", "GUARDS", "Candidate", "Guard", "duplicates", "inspect_rules", "placeholders", "size"]
 
+CHARS_PER_TOKEN = 4
 _DELIMITERS = re.compile(r"\{\{|\}\}|\{%|%\}|\{#|#\}")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A list of rules that wants to become the next version of ``base``."""
-
-    task: Task
-    base: PromptVersion
-    rules: tuple[Rule, ...]
-    rejected: Mapping[str, str]  # text hash of what a person rejected or rolled back -> the reason given
-
-    @property
-    def text_hash(self) -> str:
-        """Of template plus rules."""
-        return text_hash(self.base.template, self.rules)
-
 
 Guard = Callable[[Candidate], str | None]
 """The reason why a candidate is refused, or None."""
@@ -45,12 +33,19 @@ def placeholders(candidate: Candidate) -> str | None:
 
 
 def size(candidate: Candidate) -> str | None:
-    """Prompts must not grow without bound."""
-    limits = candidate.task.improve
-    if len(candidate.rules) > limits.max_rules:
+    """Prompts must not grow without bound. Where a limit has been lowered since, what grows no further passes."""
+    limits, base = candidate.task.improve, candidate.base
+    for number, rule in candidate.new_rules:
+        num_tokens = -(-len(rule.text) // CHARS_PER_TOKEN)
+        if num_tokens > limits.max_rule_tokens:
+            return (
+                f"rule {number} has about {num_tokens} tokens (estimated at {CHARS_PER_TOKEN} characters a token), "
+                f"more than improve.max_rule_tokens allows ({limits.max_rule_tokens})"
+            )
+    if len(candidate.rules) > max(limits.max_rules, len(base.rules)):
         return f"{len(candidate.rules)} rules are more than improve.max_rules allows ({limits.max_rules})"
-    num_chars = len(rendered_template(candidate.base.template, candidate.rules))
-    if num_chars > limits.max_prompt_chars:
+    num_chars = len(rendered_template(base.template, candidate.rules))
+    if num_chars > max(limits.max_prompt_chars, len(rendered_template(base.template, base.rules))):
         return f"{num_chars} characters are more than improve.max_prompt_chars allows ({limits.max_prompt_chars})"
     return None
 
@@ -61,6 +56,8 @@ def duplicates(candidate: Candidate) -> str | None:
         return "the rules are those of the current version: nothing would change"
     if candidate.text_hash in candidate.rejected:
         return f"the same text was rejected before: {candidate.rejected[candidate.text_hash]!r}"
+    if candidate.change in candidate.rejected_changes:
+        return f"the same change was rejected before: {candidate.rejected_changes[candidate.change]!r}"
     seen: set[str] = set()
     for rule in candidate.rules:
         wording = normalise_rule(rule.text)
@@ -70,7 +67,7 @@ def duplicates(candidate: Candidate) -> str | None:
     return None
 
 
-GUARDS: tuple[Guard, ...] = (placeholders, size, duplicates)
+GUARDS: tuple[Guard, ...] = (placeholders, size, duplicates, overlap, hidden_text, judge_text)
 
 
 def inspect_rules(candidate: Candidate, guards: tuple[Guard, ...] = GUARDS) -> tuple[GuardFinding, ...]:
