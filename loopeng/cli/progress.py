@@ -12,6 +12,7 @@ from loopeng.attempt.events import (
     AttemptFinished,
     EngineChanged,
     EngineRetried,
+    GatePlanned,
     GateProgress,
     ProgressEvent,
     ProposalMoved,
@@ -21,6 +22,7 @@ from loopeng.attempt.events import (
     TemplateChanged,
 )
 from loopeng.cli.output import note
+from loopeng.report.evidence import plan_text
 from loopeng.report.layout import count, excerpt, rate
 from loopeng.schema import Run, Usage
 
@@ -75,6 +77,8 @@ class Progress:
             case EngineRetried(error=error):
                 self.num_retries += 1
                 self.last_error = error
+            case GatePlanned(num_samples=num_samples):
+                self.phase, self.num_finished, self.num_samples, self.num_judged = "gate", 0, num_samples, 0
             case ProposalMoved(proposal_id=proposal_id, state=state):
                 self.phase = f"{proposal_id} {state}"
             case _:
@@ -105,6 +109,10 @@ def remark(event: ProgressEvent) -> str | None:
             rules = f"its {count(len(version.rules), 'rule')} carried over" if version.rules else "it has no rules"
             gone = f"; stale now: {', '.join(stale)}" if stale else ""
             return f"the template changed: prompt {version.prompt_name} is at version {version.number}, {rules}{gone}"
+        case GatePlanned(proposal_id=proposal_id):
+            return (
+                f"{proposal_id}: {plan_text(event.num_samples, event.look, event.alpha, event.base_rate, event.power)}"
+            )
         case EngineChanged(run=run):
             return f"note: run {run.id} goes on with another engine, or other numerics, than it began with"
         case _:

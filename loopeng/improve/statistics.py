@@ -89,9 +89,7 @@ def _correlation(pairs: PairedCount) -> float:
     return (max(product - total / 2, 0.0) if product > 0 else product) / math.sqrt(margins)
 
 
-def proportion_interval(
-    count: int, total: int, method: Literal["exact", "wilson"] = "exact"
-) -> tuple[float, float]:
+def proportion_interval(count: int, total: int, method: Literal["exact", "wilson"] = "exact") -> tuple[float, float]:
     """95 % interval of one proportion: "exact" is Clopper and Pearson's; nothing counted says nothing.
 
     >>> [round(limit, 3) for limit in proportion_interval(0, 40)], proportion_interval(0, 0)

@@ -88,7 +88,7 @@ class LookRoom(Room):
             return look
 
     def void_look(self, proposal_id: str, revision: int) -> None:
-        """Give the number back: the test ended in an error and revealed nothing. Without such a look nothing happens."""
+        """Give the number back: the test ended in an error and revealed nothing. No such look is fine too."""
         with self._database.write() as session:
             row = session.get(LookRow, (proposal_id, revision))
             if row is not None:
