@@ -134,7 +134,7 @@ def _check_noise(store: LoopStore, proposal: Proposal, options: GateOptions) -> 
 def _test(store: LoopStore, proposal: Proposal, options: GateOptions) -> int:
     """Finish what is unfinished, then show the newest report there is."""
     if proposal.state in _UNFINISHED:
-        with LiveProgress(quiet=options.silent) as display:
+        with LiveProgress(quiet=options.silent, plans=True) as display:
             task = _task(store, proposal, options)
             task = task.model_copy(
                 update={"improve": task.improve.model_copy(update={"limits": _limits(task, options)})}

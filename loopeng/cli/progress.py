@@ -29,7 +29,7 @@ from loopeng.schema import Run, Usage
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["LiveProgress", "Progress", "remark"]
+__all__ = ["LiveProgress", "Progress", "plan_remark", "remark"]
 
 
 @dataclass
@@ -109,24 +109,30 @@ def remark(event: ProgressEvent) -> str | None:
             rules = f"its {count(len(version.rules), 'rule')} carried over" if version.rules else "it has no rules"
             gone = f"; stale now: {', '.join(stale)}" if stale else ""
             return f"the template changed: prompt {version.prompt_name} is at version {version.number}, {rules}{gone}"
-        case GatePlanned(proposal_id=proposal_id):
-            return (
-                f"{proposal_id}: {plan_text(event.num_samples, event.look, event.alpha, event.base_rate, event.power)}"
-            )
         case EngineChanged(run=run):
             return f"note: run {run.id} goes on with another engine, or other numerics, than it began with"
         case _:
             return None
 
 
+def plan_remark(event: ProgressEvent) -> str | None:
+    """What a gate is going to do, before it does it."""
+    if not isinstance(event, GatePlanned):
+        return None
+    return f"{event.proposal_id}: " + plan_text(
+        event.num_samples, event.look, event.alpha, event.base_rate, event.power
+    )
+
+
 class LiveProgress:
     """A context manager that shows ``Progress`` on a terminal, and only remarks anywhere else.
 
-    What agents and evaluators print meanwhile goes to stderr: stdout is for the result alone.
+    The plan of a gate is shown on a terminal, and with ``plans`` everywhere: the report has it too. What
+    agents and evaluators print meanwhile goes to stderr: stdout is for the result alone.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.progress = Progress()
+    def __init__(self, *, quiet: bool = False, plans: bool = False) -> None:
+        self.progress, self._plans = Progress(), plans
         self._live: Live | None = None
         self._quiet = quiet
         self._prints = redirect_stdout(sys.stderr)
@@ -152,6 +158,8 @@ class LiveProgress:
     def __call__(self, event: ProgressEvent) -> None:
         self.progress.observe(event)
         text = remark(event)
+        if text is None and (self._plans or self._live is not None):
+            text = plan_remark(event)
         if text is None or self._quiet:
             return
         if self._live is not None:

@@ -25,7 +25,7 @@ LEDGER_TITLE = "alpha ledger (every test of this prompt; the k-th on shared samp
 def plan_text(num_samples: int, look: int, alpha: float, base_rate: float | None, power: float | None) -> str:
     """What a gate is going to do.
 
-    >>> plan_text(16, 1, 0.025, 0.0, 0.895)
+    >>> plan_text(16, 1, 0.025, 0.0, 0.8949)
     'gate of 16 samples, look 1 at alpha 0.025; 0 % pass now, expected power 89 %'
     """
     told = f"gate of {count(num_samples, 'sample')}, look {look} at alpha {alpha:.3g}; "
