@@ -8,7 +8,7 @@ from datetime import datetime
 
 from loopeng.improve.statistics import expected_power
 from loopeng.improve.trials import Trial, choose_samples, first_attempts
-from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Run, Sample, Task, content_hash
+from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Proposal, Run, Sample, Task, content_hash
 from loopeng.store import LoopStore
 from loopeng.store.looks import connected_looks, next_look_number
 
@@ -85,7 +85,7 @@ def foresee_gate(store: LoopStore, task: Task, trial: Trial, now: datetime) -> G
 
 
 def _plan(store: LoopStore, trial: Trial, samples: Sequence[Sample], look: Look, *, until: datetime) -> GatePlan:
-    rate = base_rate(store, trial.base, samples, until=until)
+    rate = base_rate(store, trial, samples, until=until)
     power = None if rate is None else expected_power(len(samples), rate, look.alpha)
     test = GateTest(look=look.number, alpha=look.alpha, alpha_total=look.alpha_total, base_rate=rate, power=power)
     return GatePlan(tuple(samples), test)
@@ -96,14 +96,14 @@ def sample_key(sample: Sample) -> str:
     return content_hash({"inputs": sample.inputs, "target": sample.target})
 
 
-def base_rate(store: LoopStore, base: PromptVersion, samples: Sequence[Sample], *, until: datetime) -> float | None:
-    """The share of these samples that pass at the first attempt under ``base``, as runs until then found it.
+def base_rate(store: LoopStore, trial: Trial, samples: Sequence[Sample], *, until: datetime) -> float | None:
+    """The share of these samples that pass at the first attempt under the base, as runs until then found it.
 
-    From the latest suite run that judged any of them; for a version that no suite has run, from the gate it came
-    through as a candidate. None where nothing is known.
+    From the latest suite run that judged any of them, of the proposal's very task or else of its namesake; for a
+    version that no suite has run, from the gate it came through as a candidate. None where nothing is known.
     """
     ids = {sample.id for sample in samples}
-    for run in _runs_under(store, base):
+    for run in _runs_under(store, trial.proposal, trial.base):
         if run.created_at > until:
             continue
         verdicts = [each.verdict for name, each in first_attempts(store, run).items() if name in ids]
@@ -113,9 +113,11 @@ def base_rate(store: LoopStore, base: PromptVersion, samples: Sequence[Sample], 
     return None
 
 
-def _runs_under(store: LoopStore, base: PromptVersion) -> list[Run]:
-    """The newest first."""
-    suites = [run for run in store.runs(kind="suite", limit=None) if run.prompt_version_id == base.id]
+def _runs_under(store: LoopStore, proposal: Proposal, base: PromptVersion) -> list[Run]:
+    """The best source first, and of each the newest."""
+    suites = store.runs(task_name=proposal.task_name, kind="suite", limit=None)
+    suites = [run for run in suites if run.prompt_version_id == base.id]
+    suites.sort(key=lambda run: run.task_hash != proposal.task_hash)  # what passes is the evaluators' word
     if base.proposal_id is None:
         return suites
     gates = store.runs(proposal_id=base.proposal_id, kind="gate", limit=None)

@@ -226,15 +226,19 @@ def test_the_base_rate_is_that_of_runs_under_the_base(store: LoopStore, harness:
     task = with_gate_samples(harness.task, 8)
     gate = [sample for sample in task.samples if sample.split == "gate"]
     (proposal,) = propose(suited(store, task))
-    first = store.head("describe")
-    assert base_rate(store, first, gate, until=utc_now()) == 0.0
-    assert base_rate(store, first, [Sample(id="unseen", inputs={}, split="gate")], until=utc_now()) is None
+    trial, first = trial_of(store, proposal), store.head("describe")
+    assert base_rate(store, trial, gate, until=utc_now()) == 0.0
+    assert base_rate(store, trial, [Sample(id="unseen", inputs={}, split="gate")], until=utc_now()) is None
     approve(store, proposal.id, by="ana", seen=store.revision(proposal.id).text_hash)
     head = store.head("describe")
-    assert head != first and base_rate(store, head, gate, until=utc_now()) == 1.0
-    run = store.runs(kind="suite", limit=1)[0]
-    assert base_rate(store, first, gate, until=run.created_at) == 0.0
-    assert base_rate(store, head, gate, until=run.created_at) is None  # what came later is no plan
+    under_head = replace(trial, base=head)
+    assert head != first and base_rate(store, under_head, gate, until=utc_now()) == 1.0
+    suite = store.runs(kind="suite", limit=1)[0]
+    assert base_rate(store, trial, gate, until=suite.created_at) == 0.0
+    assert base_rate(store, under_head, gate, until=suite.created_at) is None  # what came later is no plan
+    lenient = task.model_copy(update={"evaluators": task.evaluators[:1]})
+    suited(store, lenient)  # under the head: another task's word on the same samples comes after the own one
+    assert base_rate(store, under_head, gate, until=utc_now()) == 1.0
 
 
 def test_a_killed_gate_is_planned_as_it_was(store: LoopStore, harness: Harness, make_task: Callable[..., Task]) -> None:
