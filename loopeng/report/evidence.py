@@ -12,11 +12,11 @@ from loopeng.schema import GateReport, GateTest
 
 __all__ = [
     "LEDGER_TITLE",
+    "finding_line",
     "ledger_document",
     "ledger_text",
     "noise_text",
     "plan_text",
-    "tested_line",
 ]
 
 LEDGER_TITLE = "alpha ledger (every test of this prompt; the k-th on shared samples gets alpha / (k (k + 1)))"
@@ -34,7 +34,7 @@ def plan_text(num_samples: int, look: int, alpha: float, base_rate: float | None
     return told + f"{percent(base_rate)} pass now, expected power {percent(power)}"
 
 
-def tested_line(gate: GateReport) -> str:
+def finding_line(gate: GateReport) -> str:
     """What was found, besides the verdict: effect, power, the A/A check, harm. Empty where nothing was tested."""
     test = gate.test
     if test is None or test.p_value is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loopeng.report.evidence import tested_line
+from loopeng.report.evidence import finding_line
 from loopeng.report.layout import columns, count, excerpt, rate
 from loopeng.schema import FailurePattern, GateReport, Revision
 from loopeng.schema.task import RunSpec
@@ -218,7 +218,7 @@ def proposal_text(view: ProposalView) -> str:
     lines = [f"proposal {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
     lines += [f"    {line}" for line in view.changes]
     lines.append(f"    {evidence_line(view.gate, view.holdout)}")
-    if view.gate is not None and (tested := tested_line(view.gate)):
+    if view.gate is not None and (tested := finding_line(view.gate)):
         lines.append(f"    {tested}")
     if view.commands is not None:
         lines.append(commands_text(view.commands, indent="    "))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from loopeng.report.evidence import LEDGER_TITLE, ledger_document, ledger_text, tested_line
+from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text
 from loopeng.report.layout import columns, count, excerpt, moment
 from loopeng.report.terminal import NextCommands, commands_text, evidence_line, state_text
 from loopeng.schema import GateReport
@@ -92,7 +92,7 @@ def _patterns(card: Card) -> str:
 
 def _evidence(card: Card) -> str:
     lines = [evidence_line(card.gate, card.holdout)]
-    if card.gate is not None and (tested := tested_line(card.gate)):
+    if card.gate is not None and (tested := finding_line(card.gate)):
         lines.append(tested)
     if card.gate is not None and card.gate.pairs.num_pairs:
         lines += ["", _paired_table(card.gate)]

@@ -10,7 +10,7 @@ import pytest
 from loopeng.attempt.events import GatePlanned
 from loopeng.cli.progress import Progress, plan_remark
 from loopeng.improve.planning import LedgerEntry
-from loopeng.report.evidence import ledger_document, ledger_text, noise_text, tested_line
+from loopeng.report.evidence import finding_line, ledger_document, ledger_text, noise_text
 from loopeng.schema import GateReport, GateTest, Look, PairedCount
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -27,7 +27,7 @@ def report(note: str = "within alpha 0.025", *, deterministic: bool = True, **te
 
 
 def test_the_line_has_effect_power_noise_and_harm() -> None:
-    assert tested_line(report()) == (
+    assert finding_line(report()) == (
         "effect +88 points (95 % interval +58 to +97) · expected power 90 % · "
         "A/A check skipped: decoding is deterministic · no other evaluator to harm"
     )
@@ -44,12 +44,12 @@ def test_the_line_has_effect_power_noise_and_harm() -> None:
     ],
 )
 def test_the_line_says_what_was_special(changes: dict[str, Any], part: str) -> None:
-    assert part in tested_line(report(**changes))
+    assert part in finding_line(report(**changes))
 
 
 def test_nothing_tested_is_no_line() -> None:
-    assert tested_line(report(p_value=None)) == ""
-    assert tested_line(report().model_copy(update={"test": None})) == ""
+    assert finding_line(report(p_value=None)) == ""
+    assert finding_line(report().model_copy(update={"test": None})) == ""
 
 
 def look(number: int, proposal_id: str, **changes: Any) -> Look:
