@@ -1,7 +1,7 @@
 # Everything this project does, by name. `make` alone lists it; `make demo` and `make test` are all a new machine needs.
 .DEFAULT_GOAL := help
 .PRECIOUS: .venv/.installed
-.PHONY: help demo test test-slow lint format types bench install model clean
+.PHONY: help demo test test-slow lint format types bench gate-bench install model clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -32,6 +32,9 @@ types: install  ## mypy over both packages
 
 bench: model  ## measure the table in the README on this machine
 	$(BIN)/python -m evals.bench.readme
+
+gate-bench: install  ## simulate the gate: false commits of useless changes, and the power it announces
+	$(BIN)/python -m evals.bench.gate
 
 install: $(STAMP)  ## make .venv, if anything changed
 

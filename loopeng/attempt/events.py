@@ -15,6 +15,7 @@ __all__ = [
     "AttemptFinished",
     "EngineChanged",
     "EngineRetried",
+    "GatePlanned",
     "GateProgress",
     "ProgressEvent",
     "ProposalMoved",
@@ -92,6 +93,18 @@ class ProposalMoved:
 
 
 @dataclass(frozen=True)
+class GatePlanned:
+    """The test of a revision, planned before any compute: see ``GateTest``."""
+
+    proposal_id: str
+    num_samples: int
+    look: int
+    alpha: float
+    base_rate: float | None
+    power: float | None
+
+
+@dataclass(frozen=True)
 class GateProgress:
     """A paired comparison is under way."""
 
@@ -111,5 +124,6 @@ ProgressEvent = (
     | EngineChanged
     | EngineRetried
     | ProposalMoved
+    | GatePlanned
     | GateProgress
 )

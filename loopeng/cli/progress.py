@@ -12,6 +12,7 @@ from loopeng.attempt.events import (
     AttemptFinished,
     EngineChanged,
     EngineRetried,
+    GatePlanned,
     GateProgress,
     ProgressEvent,
     ProposalMoved,
@@ -21,13 +22,14 @@ from loopeng.attempt.events import (
     TemplateChanged,
 )
 from loopeng.cli.output import note
+from loopeng.report.evidence import plan_text
 from loopeng.report.layout import count, excerpt, rate
 from loopeng.schema import Run, Usage
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["LiveProgress", "Progress", "remark"]
+__all__ = ["LiveProgress", "Progress", "plan_remark", "remark"]
 
 
 @dataclass
@@ -75,6 +77,8 @@ class Progress:
             case EngineRetried(error=error):
                 self.num_retries += 1
                 self.last_error = error
+            case GatePlanned(num_samples=num_samples):
+                self.phase, self.num_finished, self.num_samples, self.num_judged = "gate", 0, num_samples, 0
             case ProposalMoved(proposal_id=proposal_id, state=state):
                 self.phase = f"{proposal_id} {state}"
             case _:
@@ -111,14 +115,24 @@ def remark(event: ProgressEvent) -> str | None:
             return None
 
 
+def plan_remark(event: ProgressEvent) -> str | None:
+    """What a gate is going to do, before it does it."""
+    if not isinstance(event, GatePlanned):
+        return None
+    return f"{event.proposal_id}: " + plan_text(
+        event.num_samples, event.look, event.alpha, event.base_rate, event.power
+    )
+
+
 class LiveProgress:
     """A context manager that shows ``Progress`` on a terminal, and only remarks anywhere else.
 
-    What agents and evaluators print meanwhile goes to stderr: stdout is for the result alone.
+    The plan of a gate is shown on a terminal, and with ``plans`` everywhere: the report has it too. What
+    agents and evaluators print meanwhile goes to stderr: stdout is for the result alone.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.progress = Progress()
+    def __init__(self, *, quiet: bool = False, plans: bool = False) -> None:
+        self.progress, self._plans = Progress(), plans
         self._live: Live | None = None
         self._quiet = quiet
         self._prints = redirect_stdout(sys.stderr)
@@ -144,6 +158,8 @@ class LiveProgress:
     def __call__(self, event: ProgressEvent) -> None:
         self.progress.observe(event)
         text = remark(event)
+        if text is None and (self._plans or self._live is not None):
+            text = plan_remark(event)
         if text is None or self._quiet:
             return
         if self._live is not None:

@@ -116,15 +116,21 @@ def guards(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveStat
 
 
 def gate(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
-    """Count both arms on the gate split. A test that could not be finished leaves the proposal in testing."""
+    """Test the revision on the gate split. What fails ends here; a test in error leaves the proposal in testing."""
     context, proposal = runtime.context, _proposal(state, runtime)
     earlier = context.store.gate_report(proposal.id, proposal.revision, "gate")
     if earlier is not None and earlier.verdict == "error":
+        context.store.void_look(proposal.id, proposal.revision)  # again, if a kill came between report and this
         proposal = repeat_revision(context.store, proposal)
     report = _trial(context, proposal, "gate")
-    if report is not None and report.verdict == "error":
+    if report is None:
+        return _going(False)
+    if report.verdict == "error":
+        context.store.void_look(proposal.id, proposal.revision)
         context.move(proposal, "testing", {"testing"}, report.note)
-    return _going(report is not None and report.verdict != "error")
+    elif report.verdict == "fail":
+        context.move(proposal, "archived", {"testing"}, f"gate: {report.note}")
+    return _going(report.verdict not in ("error", "fail"))
 
 
 def holdout(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from loopeng.report.evidence import finding_line
 from loopeng.report.layout import columns, count, excerpt, rate
 from loopeng.schema import FailurePattern, GateReport, Revision
 from loopeng.schema.task import RunSpec
@@ -35,7 +36,7 @@ _VERDICT_NOTES = {
     "underpowered": "no evidence: too few samples to tell",
     "noisy": "no evidence: the engine's answers vary too much",
     "not_replayable": "no evidence: cannot be replayed",
-    "untested": "not yet tested for significance",
+    "untested": "no evidence: not tested",
     "error": "the test could not be finished",
 }
 
@@ -217,6 +218,8 @@ def proposal_text(view: ProposalView) -> str:
     lines = [f"proposal {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
     lines += [f"    {line}" for line in view.changes]
     lines.append(f"    {evidence_line(view.gate, view.holdout)}")
+    if view.gate is not None and (tested := finding_line(view.gate)):
+        lines.append(f"    {tested}")
     if view.commands is not None:
         lines.append(commands_text(view.commands, indent="    "))
     return "\n".join(lines)

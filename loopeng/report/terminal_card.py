@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text
 from loopeng.report.layout import columns, count, excerpt, moment
 from loopeng.report.terminal import NextCommands, commands_text, evidence_line, state_text
 from loopeng.schema import GateReport
@@ -25,6 +26,7 @@ def card_text(card: Card, commands: NextCommands | None) -> str:
         _section("why", card.revision.rationale),
         _section("failures it is for (real first attempts of the reflect split)", _patterns(card)),
         _section("evidence", _evidence(card)),
+        _section(LEDGER_TITLE, ledger_text(card.ledger, card.id)),
         _section("gate samples whose verdict changed", "\n".join(_pair(pair) for pair in card.pairs)),
         _section("history", _history(card)),
     ]
@@ -54,6 +56,7 @@ def card_document(card: Card, commands: NextCommands | None) -> dict[str, Any]:
         "holdout": card.holdout,
         "pairs": [vars(pair) for pair in card.pairs],
         "cost_change": card.cost_change,
+        "ledger": ledger_document(card.ledger),
         "history": [vars(entry) for entry in card.history],
         "commands": None if commands is None else vars(commands),
     }
@@ -89,10 +92,12 @@ def _patterns(card: Card) -> str:
 
 def _evidence(card: Card) -> str:
     lines = [evidence_line(card.gate, card.holdout)]
+    if card.gate is not None and (tested := finding_line(card.gate)):
+        lines.append(tested)
     if card.gate is not None and card.gate.pairs.num_pairs:
         lines += ["", _paired_table(card.gate)]
     if card.gate is not None and not card.gate.deterministic:
-        lines += ["", "the engine is not deterministic: some of the difference is chance"]
+        lines += ["", "answers to the same request may differ here: some of the difference is chance"]
     if card.cost_change:
         lines += ["", f"cost of the gate samples: {card.cost_change}"]
     return "\n".join(lines)

@@ -19,6 +19,7 @@ COMMANDS = [
     ("check",),
     ("run",),
     ("propose",),
+    ("gate",),
     ("models",),
     ("schema",),
     *(("runs", name) for name in ("list", "show")),

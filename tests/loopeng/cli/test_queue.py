@@ -33,7 +33,7 @@ def test_the_list_has_one_line_for_each_proposal(ran: Shop, pending: Pending, in
     assert line.startswith(
         f"{pending['id']}  pending  describe  {pending['text_hash'][:8]}  + Write exactly one sentence."
     )
-    assert line.endswith("  0 -> 5 of 5, untested")
+    assert line.endswith("  0 -> 5 of 5, underpowered")
     assert len(line) <= 120
 
 
@@ -45,6 +45,8 @@ def test_the_card(ran: Shop, pending: Pending, invoke: Invoke) -> None:
         'p-00: 2 sentences, at most one sentence wanted\n        "This is a very fine product',
         "gate 0/5 -> 5/5",
         "holdout 5/5 -> 5/5",
+        "effect +100 points (95 % interval +39 to +100) · expected power 0 % · A/A check skipped: decoding is determin",
+        "verdict       proposal",
         'fixed  p-05\n        before "This is a very fine',
         '        after  "A fine thing for the home."',
         "cost of the gate samples: prompt tokens ",

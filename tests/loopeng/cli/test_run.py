@@ -43,7 +43,9 @@ def test_from_the_first_run_to_a_better_prompt(shop: Shop, invoke: Invoke) -> No
     assert "    + Write exactly one sentence.\n" in first
     assert (
         "gate 0/5 -> 5/5 first attempts pass (5 fixed, 0 broken); "
-        "holdout 5/5 -> 5/5 first attempts pass (0 fixed, 0 broken); not yet tested for significance"
+        "holdout 5/5 -> 5/5 first attempts pass (0 fixed, 0 broken); "
+        "no evidence: p = 0.031 is above alpha 0.025 of look 1, and 5 pairs are too few to tell (expected power 0 %, "
+        "gate.min_power 80 %)\n    effect +100 points (95 % interval +"
     ) in first
     assert "before: " not in first
 

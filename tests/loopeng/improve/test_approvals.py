@@ -18,12 +18,12 @@ def text_hash(store: LoopStore, pending: Proposal) -> str:
 
 
 def test_without_evidence_the_flag_is_needed_and_recorded(store: LoopStore, pending: Proposal, text_hash: str) -> None:
-    with pytest.raises(UsageError, match=r"not yet tested for significance.*accept_untested=True"):
+    with pytest.raises(UsageError, match=r"5 pairs are too few to tell.*accept_untested=True"):
         approve(store, pending.id, by="ana", seen=text_hash)
     assert store.decisions() == []
     decision = approve(store, pending.id, by=" ana ", seen=text_hash[:8], accept_untested=True, reason="fine").decision
     assert decision.accepted_untested and (decision.by, decision.reason) == ("ana", "fine")
-    assert decision.evidence["gate"]["verdict"] == "untested"
+    assert decision.evidence["gate"]["verdict"] == "underpowered"
     assert decision.evidence["gate"]["pairs"]["fixed"] == 4
     assert decision.evidence["holdout"]["pairs"]["num_pairs"] == 3
 

@@ -24,6 +24,8 @@ from loopeng.schema import Proposal, Task, utc_now
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LeaseOwner, LoopStore
 
+EDITED = "Use at most 20 words, one sentence."
+
 
 def seen(store: LoopStore, proposal: Proposal) -> str:
     return store.revision(proposal.id).text_hash
@@ -142,18 +144,18 @@ def test_a_rejection_reaches_the_next_reflection(store: LoopStore, harness: Harn
 
 def test_an_edit_is_counted_again_at_once(store: LoopStore, harness: Harness, pending: Proposal) -> None:
     text_hash = seen(store, pending)
-    outcome = edit(store, pending.id, by="ben", seen=text_hash, rules=["Write exactly one sentence."], harness=harness)
+    outcome = edit(store, pending.id, by="ben", seen=text_hash, rules=[EDITED], harness=harness)
     assert (outcome.proposal.state, outcome.proposal.revision, outcome.version) == ("pending", 2, None)
     revision = store.revision(pending.id)
-    assert (revision.author, [rule.text for rule in revision.rules]) == ("ben", ["Write exactly one sentence."])
+    assert (revision.author, [rule.text for rule in revision.rules]) == ("ben", [EDITED])
     first, second = store.gate_report(pending.id, 1), store.gate_report(pending.id, 2)
     assert first is not None and second is not None
-    assert (first.pairs.fixed, second.pairs.fixed) == (4, 0)  # one sentence, but a long one
+    assert first.pairs.fixed == second.pairs.fixed == 4 and first.arms[0].run_id != second.arms[0].run_id
     assert store.gate_report(pending.id, 2, "holdout") is not None
     with pytest.raises(ConflictError):
         approve(store, pending.id, by="ana", seen=text_hash, accept_untested=True)
     approve(store, pending.id, by="ana", seen=revision.text_hash, accept_untested=True)
-    assert [rule.text for rule in store.head("describe").rules] == ["Write exactly one sentence."]
+    assert [rule.text for rule in store.head("describe").rules] == [EDITED]
     assert [decision.action for decision in store.decisions(proposal_id=pending.id)] == ["edit", "approve"]
 
 
@@ -256,10 +258,12 @@ def test_what_was_rolled_back_is_not_proposed_again(store: LoopStore, harness: H
 
 def test_named_patterns_need_no_threshold(store: LoopStore, harness: Harness) -> None:
     (pattern, other) = store.patterns("describe")
-    (proposal,) = propose(harness, pattern_ids=[pattern.id])
-    assert proposal.pattern_ids == (pattern.id,) and proposal.state == "pending"
-    with pytest.raises(ConflictError, match=proposal.id):
-        propose(harness, pattern_ids=[pattern.id, other.id])
+    (alone,) = propose(harness, pattern_ids=[pattern.id])
+    assert alone.pattern_ids == (pattern.id,) and alone.state == "archived"  # one rule mends nothing here
+    (both,) = propose(harness, pattern_ids=[pattern.id, other.id])
+    assert both.state == "pending"
+    with pytest.raises(ConflictError, match=both.id):
+        propose(harness, pattern_ids=[pattern.id])
     with pytest.raises(UsageError, match="1 to 3 patterns"):
         propose(harness, pattern_ids=[])
 

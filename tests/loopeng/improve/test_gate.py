@@ -111,15 +111,23 @@ def test_only_first_attempts_count(store: LoopStore, make_task: Callable[..., Ta
     assert len(engine.requests) == 2 * (5 + 3)
 
 
-def test_the_report_says_untested_and_counts_each_evaluator(store: LoopStore, pending: Proposal) -> None:
+def test_the_report_says_what_was_tested_and_counts_each_evaluator(store: LoopStore, pending: Proposal) -> None:
     report = store.gate_report(pending.id, 1)
-    assert report is not None
-    assert (report.verdict, report.note, report.deterministic) == ("untested", "not yet tested for significance", True)
+    assert report is not None and report.test is not None
+    assert (report.verdict, report.deterministic) == ("underpowered", True)
+    assert report.note == (
+        "no evidence: p = 0.062 is above alpha 0.025 of look 1, and 5 pairs are too few to tell (expected power 0 %, "
+        "gate.min_power 80 %)"
+    )
+    assert (report.test.look, report.test.alpha, report.test.base_rate, report.test.power) == (1, 0.025, 0.2, 0.0)
+    assert (report.test.p_value, report.test.effect, report.test.flip_rate) == (2**-4, 0.8, None)
+    assert report.test.harm == {}  # the proposal is about both evaluators
     assert report.summary == "1/5 -> 5/5 first attempts pass (4 fixed, 0 broken)"
     assert report.by_evaluator["short"].fixed == 4
     assert [each.arm for each in report.arms] == ["baseline", "candidate"]
     holdout = store.gate_report(pending.id, 1, "holdout")
     assert holdout is not None and holdout.pairs.fixed == 3
+    assert (holdout.verdict, holdout.test) == ("untested", None)
 
 
 def test_gate_samples_are_few_enough_and_always_the_same(make_task: Callable[..., Task]) -> None:
@@ -132,10 +140,22 @@ def test_gate_samples_are_few_enough_and_always_the_same(make_task: Callable[...
 
 def test_errors_are_reported(watched: Harness, engine: WatchedEngine) -> None:
     engine.error = lambda request: "teapot-gate-1" in request.messages[0].content
-    (proposal,) = propose(watched)
+    allowed = watched.task.model_copy(update={"gate": GateSpec(max_error_rate=0.2)})
+    (proposal,) = propose(replace(watched, task=allowed))
     report = watched.store.gate_report(proposal.id, 1)
     assert report is not None and proposal.state == "pending"
     assert (report.pairs.num_pairs, report.num_errors) == (4, 1)
+
+
+def test_too_many_errors_are_no_evidence_of_anything(watched: Harness, engine: WatchedEngine) -> None:
+    engine.error = lambda request: "teapot-gate-1" in request.messages[0].content
+    (proposal,) = propose(watched)
+    report = watched.store.gate_report(proposal.id, 1)
+    assert report is not None and report.verdict == "error" and proposal.state == "testing"
+    assert report.note.startswith("1 of 5 pairs had an attempt in error, more than gate.max_error_rate allows (10 %)")
+    assert report.test is not None and report.test.p_value is None
+    (look,) = watched.store.looks("describe")
+    assert look.void
 
 
 def test_a_test_that_broke_stays_in_testing_and_starts_over(watched: Harness, engine: WatchedEngine) -> None:
@@ -149,6 +169,8 @@ def test_a_test_that_broke_stays_in_testing_and_starts_over(watched: Harness, en
     assert (first.rules, first.text_hash) == (second.rules, second.text_hash)
     report = watched.store.gate_report(proposal.id, 2)
     assert report is not None and report.summary.startswith("1/5 -> 5/5")
+    looks = {look.revision: (look.number, look.void) for look in watched.store.looks("describe")}
+    assert looks == {1: (1, True), 2: (1, False)}  # the broken test cost nothing
 
 
 def test_a_test_that_breaks_is_given_up_once_the_task_has_changed(watched: Harness, engine: WatchedEngine) -> None:
@@ -268,7 +290,7 @@ def test_a_python_agent_that_says_it_is_replayable_is_run(
     run_suite(made)
     (proposal,) = propose(made)
     report = store.gate_report(proposal.id, 1)
-    assert report is not None and report.verdict == "untested" and report.pairs.fixed == 4
+    assert report is not None and report.verdict == "underpowered" and report.pairs.fixed == 4
 
 
 def test_the_improvement_budget_stops_and_more_lets_it_go_on(watched: Harness, engine: WatchedEngine) -> None:

@@ -54,6 +54,7 @@ def all_there_is(database: Path) -> dict[str, Any]:
             "results": sorted(len(store.sample_results(run.id)) for run in runs),
             "revisions": len(store.revisions(proposal.id)),
             "gate": [_counts(store, proposal.id, split) for split in ("gate", "holdout")],
+            "looks": [(each.number, each.revision, each.void) for each in store.looks("describe")],
             "watches": sorted((each.rate_before, each.rate_after) for each in store.watches("describe")),
             "patterns": [pattern.state for pattern in store.patterns()],
             "threads": threads,
@@ -122,6 +123,7 @@ def test_killed_at_a_station(ready: Path, make_task: Callable[..., Task], child:
     there = all_there_is(database)
     assert (there["proposal"], there["head"], len(there["decisions"])) == (("committed", 1), 2, 1)
     assert len(there["runs"]) == 4 and len(there["watches"]) == 2 and there["threads"] == []
+    assert there["looks"] == [(1, 1, False)]
     assert [attempts for *_, attempts in there["runs"]] == [2, 2, 2, 2]
 
 

@@ -118,7 +118,7 @@ def test_the_comparison_is_one_line() -> None:
             make_report(),
             make_report(split="holdout"),
             "gate 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken); "
-            "holdout 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken); not yet tested for significance",
+            "holdout 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken); no evidence: not tested",
         ),
         (make_report("not_replayable", pairs=0, note="no evidence: a live engine"), None, "no evidence: a live engine"),
         (
