@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from loopeng.errors import NotFoundError
+from loopeng.improve.reproduction import Reproduction, reproduction
 from loopeng.prompts import rendered_template
 from loopeng.schema import (
     Attempt,
@@ -77,6 +78,7 @@ class Card:
     holdout: GateReport | None
     pairs: tuple[OutputPair, ...]
     history: tuple[HistoryEntry, ...]
+    reproduction: Reproduction | None = None  # whether the failures came back before anything was proposed
 
     @property
     def id(self) -> str:
@@ -137,6 +139,7 @@ def card(store: LoopStore, proposal_id: str) -> Card:
         holdout=store.gate_report(proposal.id, revision.revision, "holdout"),
         pairs=_pairs(store, gate),
         history=_history(store, proposal),
+        reproduction=reproduction(store, proposal),
     )
 
 
