@@ -99,7 +99,11 @@ def test_how_many_things_a_reason_lists_tells_no_mistakes_apart() -> None:
     """The fault of v1: a text that lacks one of its keywords was another mistake than one that lacks two."""
     lists = ['lacks "red"', 'lacks "red", "blue"', "lacks 'a', 'b' and 'c'", "lacks `a` or `b`"]
     assert len({fingerprint("names", "contains.missing", reason) for reason in lists}) == 1
-    counts = ["one word, at least 5 words wanted", "2 words, at least 5 words wanted", "four words, at least 5 words wanted"]
+    counts = [
+        "one word, at least 5 words wanted",
+        "2 words, at least 5 words wanted",
+        "four words, at least 5 words wanted",
+    ]
     assert len({fingerprint("e", "c", reason) for reason in counts}) == 1
     assert len({fingerprint("e", "c", f"has {what}") for what in ("no words", "2 words", "2 lines", "2 classes")}) == 4
 
