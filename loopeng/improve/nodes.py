@@ -22,6 +22,7 @@ from loopeng.errors import BudgetStop
 from loopeng.improve.drafting import draft, repeat_revision, revision_candidate
 from loopeng.improve.gate import Trial, TrialSplit, compare
 from loopeng.improve.guards import inspect_rules
+from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.improve.reproduction import reproduce as run_again
 from loopeng.improve.watching import watch_rows
 from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal, utc_now
@@ -107,7 +108,7 @@ def reproduce(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveS
         context.move(proposal, "drafting", {"drafting"}, f"budget: {stop}")
         return _going(False)
     if found.refuted:
-        context.move(proposal, "archived", {"drafting"}, f"not reproduced: {found.summary}")
+        context.move(proposal, "archived", {"drafting"}, f"{NOT_REPRODUCED}: {found.summary}")
     return _going(not found.refuted)
 
 

@@ -23,9 +23,18 @@ from loopeng.schema import Attempt, FailurePattern, Proposal, Run, Sample, Task
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
-__all__ = ["MAX_REPRODUCED", "PatternCheck", "Reproduction", "confirmed_patterns", "reproduce", "reproduction"]
+__all__ = [
+    "MAX_REPRODUCED",
+    "NOT_REPRODUCED",
+    "PatternCheck",
+    "Reproduction",
+    "confirmed_patterns",
+    "reproduce",
+    "reproduction",
+]
 
 MAX_REPRODUCED = 8  # samples: two of eight are enough at the default improve.min_rate, one is not
+NOT_REPRODUCED = "not reproduced"  # how the reason of a proposal begins that ended here
 
 _LLM_AGENT = "llm"
 _SAME_AGAIN = "decoding is greedy and deterministic: the same outputs would come again"

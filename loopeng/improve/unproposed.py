@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from loopeng.errors import NotFoundError
+from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.patterns.standing import Standing, standings
 from loopeng.patterns.trigger import why_never
 from loopeng.schema import OPEN_STATES, FailurePattern, PromptVersion, Proposal, Task
@@ -74,12 +75,15 @@ def _unproposed(
         return Unproposed(pattern, _too_low(standing, task), frequent)
     for proposal in ended:
         if pattern.id in proposal.pattern_ids:
-            reason = (
-                f"{proposal.id} came to nothing ({proposal.state_reason}); edit the evaluator's remedy: in the task or "
-                "ask for a part of its patterns with --pattern"
-            )
-            return Unproposed(pattern, reason, frequent, proposal.id)
+            return Unproposed(pattern, _ended(proposal), frequent, proposal.id)
     return None
+
+
+def _ended(proposal: Proposal) -> str:
+    what = f"{proposal.id} came to nothing ({proposal.state_reason}); "
+    if proposal.revision == 0 and (proposal.state_reason or "").startswith(NOT_REPRODUCED):
+        return what + "to look again, name it with --pattern"
+    return what + "edit the evaluator's remedy: in the task or ask for a part of its patterns with --pattern"
 
 
 def _shown_under_head(store: LoopStore, pattern: FailurePattern) -> bool:

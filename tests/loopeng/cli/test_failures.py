@@ -129,7 +129,8 @@ def test_muting_and_unmuting(shop: Shop, invoke: Invoke) -> None:
     assert document["decision"]["by"] == "ben"
     assert "is open, not muted" in invoke("failures", "unmute", pattern, code=7).stderr
     log = invoke("prompts", "log", "describe").stdout
-    assert re.search(r"mute +ana +reason: long names", log) and re.search(r"unmute +ben", log)
+    assert re.search(rf"mute +ana +{pattern}, reason: long names", log)
+    assert re.search(rf"unmute +ben +{pattern}", log)
 
 
 def test_no_failures(shop: Shop, invoke: Invoke) -> None:

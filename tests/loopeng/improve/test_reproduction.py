@@ -17,6 +17,7 @@ from loopeng.errors import EngineError
 from loopeng.improve import propose, recover
 from loopeng.improve.reflect import reflection_context
 from loopeng.improve.reproduction import Reproduction, confirmed_patterns, reproduction
+from loopeng.improve.unproposed import find_unproposed
 from loopeng.patterns import fingerprint as fingerprints
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.report.terminal_card import card_document, card_text
@@ -124,6 +125,8 @@ def test_a_failure_that_was_chance_ends_the_proposal_before_any_reflection(store
     )
     assert len(store.runs(proposal_id=proposal.id)) == 1 and len(engine_of(lucky).requests) == 8
     assert propose(lucky) == []  # it is not tried again and again
+    reasons = [each.reason for each in find_unproposed(store, sampled)]
+    assert len(reasons) == 2 and all(reason.endswith("; to look again, name it with --pattern") for reason in reasons)
 
 
 def test_once_of_eight_is_not_enough_twice_is(store: LoopStore, sampled: Task) -> None:

@@ -10,7 +10,9 @@ import pytest
 from loopeng.errors import EngineError, UsageError
 from loopeng.improve import propose
 from loopeng.improve.unproposed import find_unproposed
+from loopeng.patterns import fingerprint as fingerprints
 from loopeng.patterns.miner import mine
+from loopeng.patterns.similarity import suggest_merges
 from loopeng.patterns.trigger import Trigger, find_triggers
 from loopeng.ports import AgentContext
 from loopeng.runner import run_suite
@@ -57,6 +59,20 @@ def test_only_first_attempts_of_the_reflect_split_are_mined(store: LoopStore) ->
         "R",
     )
     assert store.occurrences(pattern.id) == [(run.id, "s0")]
+
+
+def test_a_pattern_of_an_earlier_version_stays_as_it_was(store: LoopStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A better normaliser would silently put together what a person has looked at apart."""
+    task = make_task(make_samples(3, "reflect"))
+    for version in ("v1", "v2"):
+        monkeypatch.setattr(fingerprints, "FINGERPRINT_VERSION", version)
+        run = begin(store, task)
+        store.save_attempt(failing(run, "s0", "long"))
+        mine(store, run.id, task)
+    patterns = sorted(store.patterns(), key=lambda pattern: pattern.fingerprint)
+    assert [(each.fingerprint[:3], each.num_occurrences) for each in patterns] == [("v1:", 1), ("v2:", 1)]
+    (suggestion,) = suggest_merges(patterns)
+    assert (suggestion.source, suggestion.into) == (patterns[1].id, patterns[0].id)
 
 
 def test_mining_twice_and_repeats_count_once(store: LoopStore) -> None:
