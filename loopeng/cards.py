@@ -10,6 +10,7 @@ from typing import Literal
 
 from loopeng.errors import NotFoundError
 from loopeng.improve.planning import LedgerEntry, ledger
+from loopeng.improve.reproduction import Reproduction, reproduction
 from loopeng.prompts import rendered_template
 from loopeng.schema import (
     Attempt,
@@ -79,6 +80,7 @@ class Card:
     pairs: tuple[OutputPair, ...]
     history: tuple[HistoryEntry, ...]
     ledger: tuple[LedgerEntry, ...] = ()  # every look of the prompt
+    reproduction: Reproduction | None = None  # whether the failures came back before anything was proposed
 
     @property
     def id(self) -> str:
@@ -140,6 +142,7 @@ def card(store: LoopStore, proposal_id: str) -> Card:
         pairs=_pairs(store, gate),
         history=_history(store, proposal),
         ledger=ledger(store, proposal.prompt_name),
+        reproduction=reproduction(store, proposal),
     )
 
 

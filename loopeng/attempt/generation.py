@@ -17,9 +17,16 @@ from loopeng.engines import MeteredEngine, finish
 from loopeng.errors import EngineError, RequestRefusedError, TaskError
 from loopeng.ports import AgentContext, AgentResult, TextRequest
 from loopeng.prompts import PromptTemplate
-from loopeng.schema import Attempt, Usage, utc_now
+from loopeng.schema import Attempt, FaultSide, Usage, utc_now
 
-__all__ = ["make_attempt", "render_instructions"]
+__all__ = ["ERROR_SIDES", "make_attempt", "render_instructions"]
+
+ERROR_SIDES: dict[str, FaultSide] = {
+    "prompt_error": "harness",
+    "agent_error": "harness",
+    "engine_error": "environment",
+}
+"""Whose fault an attempt in error is, by its finish reason: what broke before there was a text to judge."""
 
 _RESULT = TypeAdapter(AgentResult)
 
@@ -43,7 +50,7 @@ def make_attempt(context: AttemptContext, desk: Desk, attempt_index: int) -> Att
     try:
         instructions = render_instructions(context, desk)
     except TaskError as error:
-        move, answer = Move("first", (), 0.0), _Answer(AgentResult(text=""), Usage(), error=str(error))
+        move, answer = Move("first", (), 0.0), _Answer(_nothing("prompt_error"), Usage(), error=str(error))
     else:
         move = desk.move or first_move(instructions, context.harness.task.temperature(attempt_index))
         engine = MeteredEngine(context.harness.engine, _request(context, desk, move, seed))
@@ -123,10 +130,15 @@ def _run_agent(context: AttemptContext, desk: Desk, agent_context: AgentContext,
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever breaks in there is a value, not the end
             failure = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
             if num_failures >= len(delays_s) or isinstance(error, RequestRefusedError):
-                return _Answer(AgentResult(text=""), engine.usage, time.perf_counter() - started, failure)
+                nothing = _nothing("engine_error" if engine.broke else "agent_error")
+                return _Answer(nothing, engine.usage, time.perf_counter() - started, failure)
         num_failures += 1
         context.harness.on_event(EngineRetried(desk.sample, agent_context.attempt_index, num_failures, failure))
         time.sleep(delays_s[num_failures - 1])
+
+
+def _nothing(why: str) -> AgentResult:
+    return AgentResult(text="", finish_reason=why)
 
 
 def _storable(result: str | AgentResult, engine: MeteredEngine) -> AgentResult:

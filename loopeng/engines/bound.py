@@ -15,7 +15,8 @@ class MeteredEngine:
     """Adds the messages to ``request`` and keeps the sum of the usage of all replies.
 
     The second and later calls of one attempt get their own seeds (seed + number of the call), so that an agent which
-    asks twice does not hear the same answer twice.
+    asks twice does not hear the same answer twice. ``broke`` tells whose fault it is where the agent breaks: true where
+    its last call of the engine did.
     """
 
     def __init__(self, engine: TextEngine, request: TextRequest) -> None:
@@ -23,10 +24,11 @@ class MeteredEngine:
         self.usage = Usage()
         self.num_calls = 0
         self.last_reply: TextReply | None = None
+        self.broke = False
 
     def begin(self) -> None:
         """A further try of the same attempt: its calls get the same seeds again; the usage goes on counting."""
-        self.num_calls, self.last_reply = 0, None
+        self.num_calls, self.last_reply, self.broke = 0, None, False
 
     def generate(self, messages: Sequence[Message] | str, **overrides: Any) -> TextReply:
         """Generate with the attempt's settings; ``overrides`` are fields of TextRequest.
@@ -36,7 +38,10 @@ class MeteredEngine:
         turns = (Message(role="user", content=messages),) if isinstance(messages, str) else tuple(messages)
         seed = (self._request.seed + self.num_calls) % 2**63
         fields = dict(self._request) | {"messages": turns, "seed": seed} | overrides
-        reply = self._engine.generate(TextRequest(**fields))
+        request = TextRequest(**fields)
+        self.broke = True  # until the reply is there
+        reply = self._engine.generate(request)
+        self.broke = False
         self.num_calls += 1
         self.usage += reply.usage
         self.last_reply = reply

@@ -11,7 +11,7 @@ from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import ConflictError, LoopError, UsageError
 from loopeng.improve.reflect import build_reflector
 from loopeng.improve.unproposed import led_to_nothing
-from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers
+from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers, why_never
 from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore, hold_lease
@@ -126,8 +126,8 @@ def _checked(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[s
     for pattern in patterns:
         if pattern.prompt_name != task.prompt.name:
             raise UsageError(f"pattern {pattern.id} is one of prompt {pattern.prompt_name!r}, not {task.prompt.name!r}")
-        if pattern.fault_side != "model":
-            raise UsageError(f"pattern {pattern.id} is the fault of the {pattern.fault_side}: no rule can prevent it")
+        if (never := why_never(pattern)) is not None:
+            raise UsageError(f"no proposal can be made for pattern {pattern.id}: {never}")
     return [pattern.id for pattern in patterns]
 
 

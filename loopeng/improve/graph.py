@@ -2,7 +2,7 @@
 
 ::
 
-    route -> reflect -> guards -> gate -> holdout -> publish -> AWAIT -> route ...
+    route -> reproduce -> reflect -> guards -> gate -> holdout -> publish -> AWAIT -> route ...
     route --approved--> commit -> watch -> END
 
 The database decides, LangGraph only wakes: ``route`` reads the proposal's state and jumps to its station, so a thread
@@ -40,6 +40,7 @@ def improve_graph(
     """The circle. AWAIT needs a checkpointer; without one the graph is good for a picture."""
     circle = StateGraph(ImproveState, context_schema=ImproveContext)
     circle.add_node("route", nodes.route)
+    circle.add_node("reproduce", nodes.reproduce)
     circle.add_node("reflect", nodes.reflect)
     circle.add_node("guards", nodes.guards)
     circle.add_node("gate", nodes.gate)
@@ -52,6 +53,7 @@ def improve_graph(
     circle.add_edge(START, "route")
     circle.add_conditional_edges("route", nodes.start, [*dict.fromkeys(nodes.STATION_OF_STATE.values()), END])
     for station, following in (
+        ("reproduce", "reflect"),
         ("reflect", "guards"),
         ("guards", "gate"),
         ("gate", "holdout"),

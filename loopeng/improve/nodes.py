@@ -22,6 +22,8 @@ from loopeng.errors import BudgetStop
 from loopeng.improve.drafting import draft, repeat_revision, revision_candidate
 from loopeng.improve.gate import Trial, TrialSplit, compare
 from loopeng.improve.guards import inspect_rules
+from loopeng.improve.reproduction import NOT_REPRODUCED
+from loopeng.improve.reproduction import reproduce as run_again
 from loopeng.improve.watching import watch_rows
 from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal, utc_now
 from loopeng.schema.improvement import ProposalState
@@ -39,13 +41,14 @@ __all__ = [
     "holdout",
     "publish",
     "reflect",
+    "reproduce",
     "route",
     "start",
     "watch",
 ]
 
 STATION_OF_STATE: dict[str, str] = {
-    "drafting": "reflect",
+    "drafting": "reproduce",
     "testing": "guards",
     **dict.fromkeys(DECIDABLE_STATES, "AWAIT"),
     "approved": "commit",
@@ -92,6 +95,21 @@ def route(state: ImproveState) -> ImproveState:
 def start(state: ImproveState, runtime: Runtime[ImproveContext]) -> str:
     """The station that the proposal's state in the database asks for."""
     return STATION_OF_STATE.get(_proposal(state, runtime).state, END)
+
+
+def reproduce(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
+    """See that the failures come back; where none does, the proposal ends. A limit leaves it in drafting."""
+    context, proposal = runtime.context, _proposal(state, runtime)
+    if proposal.state != "drafting" or proposal.revision:
+        return _going(proposal.state == "drafting")
+    try:
+        found = run_again(context.harness_for(proposal), proposal, context.limits)
+    except BudgetStop as stop:
+        context.move(proposal, "drafting", {"drafting"}, f"budget: {stop}")
+        return _going(False)
+    if found.refuted:
+        context.move(proposal, "archived", {"drafting"}, f"{NOT_REPRODUCED}: {found.summary}")
+    return _going(not found.refuted)
 
 
 def reflect(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:

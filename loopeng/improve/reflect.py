@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from loopeng.attempt.harness import Harness
 from loopeng.errors import UsageError
+from loopeng.improve.reproduction import confirmed_patterns
 from loopeng.improve.rules import normalise_rule
 from loopeng.ports import ProposedChange, ReflectionContext, Reflector
 from loopeng.references import import_reference
@@ -110,6 +111,7 @@ def _takes_context(function: Callable[..., Any]) -> bool:
 
 def reflection_context(store: LoopStore, harness: Harness, proposal: Proposal) -> ReflectionContext:
     """What the reflector may see: examples come from the reflect split, without their targets and what quotes them."""
+    proposal = proposal.model_copy(update={"pattern_ids": confirmed_patterns(store, proposal)})
     return ReflectionContext(
         prompt=store.prompt_version(proposal.base_version_id),
         patterns=tuple(store.pattern(pattern_id) for pattern_id in proposal.pattern_ids),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC
 
 from loopeng.errors import NotFoundError
-from loopeng.patterns.trigger import count_on_reflect, is_frequent
+from loopeng.improve.reproduction import NOT_REPRODUCED
+from loopeng.patterns.standing import Standing, standings
+from loopeng.patterns.trigger import why_never
 from loopeng.schema import OPEN_STATES, FailurePattern, PromptVersion, Proposal, Task
 from loopeng.store import LoopStore
 
@@ -29,11 +32,9 @@ def find_unproposed(store: LoopStore, task: Task) -> list[Unproposed]:
         head = store.head(task.prompt.name)
     except NotFoundError:
         return []
-    patterns = [count_on_reflect(store, pattern, head.id, task) for pattern in store.patterns(task.prompt.name)]
-    patterns.sort(key=lambda pattern: (-pattern.num_samples, -pattern.num_occurrences, pattern.id))
     waiting = store.proposals(prompt_name=head.prompt_name, states=OPEN_STATES)
     ended = _came_to_nothing(store, task, head)
-    found = (_unproposed(pattern, task, waiting, ended) for pattern in patterns if pattern.num_occurrences)
+    found = (_unproposed(store, each, task, waiting, ended) for each in standings(store, task, head))
     return [each for each in found if each is not None]
 
 
@@ -53,34 +54,67 @@ def _came_to_nothing(store: LoopStore, task: Task, base: PromptVersion) -> list[
 
 
 def _unproposed(
-    pattern: FailurePattern, task: Task, waiting: Sequence[Proposal], ended: Sequence[Proposal]
+    store: LoopStore, standing: Standing, task: Task, waiting: Sequence[Proposal], ended: Sequence[Proposal]
 ) -> Unproposed | None:
-    frequent = is_frequent(pattern, task)
+    """None where it is proposed for, or where nobody saw it under this head."""
+    pattern, rejection = standing.pattern, standing.rejection
+    often, frequent = standing.is_often(task), standing.is_frequent(task)
     for proposal in waiting:
         if pattern.id in proposal.pattern_ids:
             reason = f"{proposal.id} ({proposal.state}) is about it already"
             return Unproposed(pattern, reason, frequent, proposal.id)
+    if not pattern.num_occurrences and (rejection is None or not _shown_under_head(store, pattern)):
+        return None
     if (excluded := _excluded(pattern, task)) is not None:
         return Unproposed(pattern, excluded, frequent)
-    if not frequent:
+    if rejection is not None and (resting := _resting(store, standing, task)) is not None:
+        return Unproposed(pattern, resting, True, rejection.proposal_id)
+    if not often:
         return Unproposed(pattern, _too_rare(pattern, task), frequent)
+    if not frequent:
+        return Unproposed(pattern, _too_low(standing, task), frequent)
     for proposal in ended:
         if pattern.id in proposal.pattern_ids:
-            reason = (
-                f"{proposal.id} came to nothing ({proposal.state_reason}); edit the evaluator's remedy: in the task or "
-                "ask for a part of its patterns with --pattern"
-            )
-            return Unproposed(pattern, reason, frequent, proposal.id)
+            return Unproposed(pattern, _ended(proposal), frequent, proposal.id)
     return None
 
 
+def _ended(proposal: Proposal) -> str:
+    what = f"{proposal.id} came to nothing ({proposal.state_reason}); "
+    if proposal.revision == 0 and (proposal.state_reason or "").startswith(NOT_REPRODUCED):
+        return what + "to look again, name it with --pattern"
+    return what + "edit the evaluator's remedy: in the task or ask for a part of its patterns with --pattern"
+
+
+def _shown_under_head(store: LoopStore, pattern: FailurePattern) -> bool:
+    return store.pattern(pattern.id).num_occurrences > 0
+
+
 def _excluded(pattern: FailurePattern, task: Task) -> str | None:
-    if pattern.fault_side != "model":
-        return f"it is the fault of the {pattern.fault_side}, which no rule can prevent"
-    if pattern.state == "muted":
-        return "it is muted"
+    if (never := why_never(pattern)) is not None:
+        return never
     if pattern.evaluator not in {spec.id for spec in task.evaluators}:
         return f"the task has no evaluator {pattern.evaluator!r} any more"
+    return None
+
+
+def _resting(store: LoopStore, standing: Standing, task: Task) -> str | None:
+    """Why a rejection still keeps a pattern from being proposed for."""
+    rejection, limits = standing.rejection, task.improve
+    assert rejection is not None
+    if standing.rests(store.now()):
+        until = rejection.rests_until.astimezone(UTC)
+        return (
+            f"{rejection.proposal_id} about it was rejected; it rests until {until:%Y-%m-%d %H:%M} UTC "
+            "(improve.cool_down), or name it with --pattern"
+        )
+    if not standing.is_often(task):
+        seen = f"{standing.pattern.num_occurrences} times on {len(standing.samples)} reflect samples"
+        return (
+            f"{rejection.proposal_id} about it was rejected, and only runs since then count: seen {seen}; a proposal "
+            f"needs {limits.min_occurrences} over {limits.min_samples} (improve.min_occurrences, improve.min_samples), "
+            "or name it with --pattern"
+        )
     return None
 
 
@@ -91,3 +125,15 @@ def _too_rare(pattern: FailurePattern, task: Task) -> str:
         f"{limits.min_occurrences} over {limits.min_samples} (improve.min_occurrences, improve.min_samples), "
         "or name it with --pattern"
     )
+
+
+def _too_low(standing: Standing, task: Task) -> str:
+    return (
+        f"it fails on {len(standing.samples)} of {standing.num_judged} reflect samples, which is a rate of at least "
+        f"{_percent(standing.least_rate)} (at 95 %); a proposal needs {_percent(task.improve.min_rate)} "
+        "(improve.min_rate), or name it with --pattern"
+    )
+
+
+def _percent(rate: float) -> str:
+    return f"{rate:.1%}".replace("%", " %")

@@ -1,19 +1,62 @@
-"""After a run: note which mistakes its first attempts show."""
+"""After a run: note which mistakes its first attempts show, and whose they are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from loopeng.attempt.generation import ERROR_SIDES
 from loopeng.patterns.fingerprint import fingerprint, normalise
-from loopeng.schema import Attempt, EvalResult, Run, Sample, Task
+from loopeng.schema import Attempt, FaultSide, Run, Sample, Task
 from loopeng.store import LoopStore
 
-__all__ = ["mine"]
+__all__ = ["Fault", "faults_of", "mine", "own_texts"]
+
+_BROKEN_GRADER = "grader.error"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that went wrong in an attempt. ``source`` is the evaluator; prompt, agent or engine where they broke.
+
+    ``side`` is whose fault it is: only the model's own may lead to a rule.
+    """
+
+    source: str
+    category: str
+    reason: str
+    side: FaultSide
+    remedy: str | None = None
+
+    def fingerprint(self, sample: Sample) -> str:
+        """The key of the pattern it belongs to; what the reason quotes of the sample does not count."""
+        category = self.category if self.side == "model" else f"{self.side}:{self.category}"
+        return fingerprint(self.source, category, self.reason, own_texts(sample))
+
+
+def faults_of(attempt: Attempt) -> Iterator[Fault]:
+    """What evaluators found, and what broke: an evaluator is the grader's fault, the engine the environment's."""
+    if attempt.error is not None:
+        why = attempt.finish_reason if attempt.finish_reason in ERROR_SIDES else "engine_error"
+        assert why is not None
+        yield Fault(why.removesuffix("_error"), why.replace("_", "."), attempt.error, ERROR_SIDES[why])
+    for result in attempt.results:
+        if result.error is not None:
+            yield Fault(result.evaluator, _BROKEN_GRADER, result.error, "grader")
+        elif result.passed is False:
+            yield Fault(result.evaluator, result.category or "", result.reason, result.fault_side, result.remedy)
+
+
+def own_texts(sample: Sample) -> dict[str, object]:
+    """The sample's texts: what a reason quotes of them is no part of the mistake."""
+    return {"inputs": sample.inputs, "target": sample.target}
 
 
 def mine(store: LoopStore, run_id: str, task: Task) -> list[str]:
     """Record an occurrence per (pattern, run, sample); the ids of the patterns seen, most samples first.
 
-    Only first attempts of the reflect split, and only what is the model's own fault: the gate and hold-out samples must
-    not shape a proposal, retries of one sample are no further failures, and errors are nobody's mistake. Idempotent.
+    Only first attempts of the reflect split: the gate and hold-out samples must not shape a proposal, and retries of
+    one sample are no further failures. What is not the model's fault is recorded as such. Idempotent.
     """
     run = store.run(run_id)
     seen: dict[str, int] = {}
@@ -26,24 +69,18 @@ def mine(store: LoopStore, run_id: str, task: Task) -> list[str]:
 
 
 def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt) -> set[str]:
-    own = {**sample.inputs, "target": sample.target}  # what a reason quotes of them is no part of the mistake
     return {
         store.record_occurrence(
             prompt_name=run.prompt_name,
             prompt_version_id=run.prompt_version_id,
             run_id=run.id,
             sample_id=sample.id,
-            fingerprint=fingerprint(result.evaluator, result.category or "", result.reason, own),
-            evaluator=result.evaluator,
-            category=result.category or "",
-            reason=normalise(result.reason, own),
-            remedy=result.remedy,
-            fault_side=result.fault_side,
+            fingerprint=fault.fingerprint(sample),
+            evaluator=fault.source,
+            category=fault.category,
+            reason=normalise(fault.reason, own_texts(sample)),
+            remedy=fault.remedy,
+            fault_side=fault.side,
         )
-        for result in attempt.failed_results
-        if _is_models_fault(result)
+        for fault in faults_of(attempt)
     }
-
-
-def _is_models_fault(result: EvalResult) -> bool:
-    return result.fault_side == "model"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopeng.errors import NotFoundError
+from loopeng.patterns.standing import Standing, standings
 from loopeng.schema import OPEN_STATES, FailurePattern, Task
 from loopeng.store import LoopStore
 
-__all__ = ["MAX_PATTERNS", "Trigger", "count_on_reflect", "find_triggers", "is_frequent"]
+__all__ = ["MAX_PATTERNS", "Trigger", "find_triggers", "why_never"]
 
 MAX_PATTERNS = 3  # of one proposal
 
@@ -28,8 +29,10 @@ def find_triggers(store: LoopStore, task: Task) -> list[Trigger]:
     Only what the task's own evaluators saw on its reflect samples of today counts: a sample that has become one of the
     gate's must not shape a proposal, and nobody waits for an evaluator that is gone.
 
-    Frequent: ``improve.min_occurrences`` over ``improve.min_samples`` samples. Never a muted pattern, one that an open
-    proposal is about, or one that is not the model's fault. Empty where the prompt is not in the database yet.
+    Frequent: ``improve.min_occurrences`` over ``improve.min_samples`` samples, at a rate of at least
+    ``improve.min_rate`` (95 %). Never a muted pattern, one that an open proposal is about, or one that is not the
+    model's fault. After a rejection a pattern rests for ``improve.cool_down``, and only later failures count. Empty
+    where the prompt is not in the database yet.
     """
     try:
         head = store.head(task.prompt.name)
@@ -40,77 +43,55 @@ def find_triggers(store: LoopStore, task: Task) -> list[Trigger]:
         for proposal in store.proposals(prompt_name=task.prompt.name, states=OPEN_STATES)
         for pattern_id in proposal.pattern_ids
     }
-    candidates = [pattern for pattern in store.patterns(task.prompt.name) if _may_lead_to_a_rule(pattern, task, taken)]
-    counted = [count_on_reflect(store, pattern, head.id, task) for pattern in candidates]
-    frequent = [pattern for pattern in counted if is_frequent(pattern, task)]
-    frequent.sort(key=lambda pattern: (-pattern.num_samples, -pattern.num_occurrences, pattern.id))
-    failing = store.failing_samples(head.id)
-    samples = _samples_by_pattern({sample_id: failing[sample_id] for sample_id in failing.keys() & _reflect_ids(task)})
-    return [_trigger(group, samples) for group in _groups(frequent, samples)]
+    now = store.now()
+    frequent = [
+        each
+        for each in standings(store, task, head)
+        if each.pattern.id not in taken
+        and why_never(each.pattern) is None
+        and each.pattern.evaluator in {spec.id for spec in task.evaluators}
+        and not each.rests(now)
+        and each.is_frequent(task)
+    ]
+    return [_trigger(group) for group in _groups(frequent)]
 
 
-def _may_lead_to_a_rule(pattern: FailurePattern, task: Task, taken: Collection[str]) -> bool:
-    return (
-        pattern.evaluator in {spec.id for spec in task.evaluators}
-        and pattern.state != "muted"
-        and pattern.fault_side == "model"
-        and pattern.id not in taken
-        and is_frequent(pattern, task)  # it will not have more once the samples are looked at
-    )
+def why_never(pattern: FailurePattern) -> str | None:
+    """Why no proposal is made for a pattern, not even where a person names it; None where one may be."""
+    if pattern.merged_into is not None:
+        return f"it was merged into {pattern.merged_into}: name that one"
+    if pattern.fault_side != "model":
+        return f"it is the fault of the {pattern.fault_side}, which no rule can prevent"
+    if pattern.state == "muted":
+        return "it is muted" + (f" ({pattern.state_reason})" if pattern.state_reason else "")
+    return None
 
 
-def count_on_reflect(store: LoopStore, pattern: FailurePattern, version_id: str, task: Task) -> FailurePattern:
-    """The pattern with its counts under a version, on the task's reflect samples of today alone."""
-    reflect = _reflect_ids(task)
-    shown = [sample for _, sample in store.occurrences(pattern.id, prompt_version_id=version_id) if sample in reflect]
-    return pattern.model_copy(update={"num_occurrences": len(shown), "num_samples": len(set(shown))})
-
-
-def _reflect_ids(task: Task) -> set[str]:
-    return {sample.id for sample in task.samples if sample.split == "reflect"}
-
-
-def is_frequent(pattern: FailurePattern, task: Task) -> bool:
-    """Whether it came back often enough for a proposal, by the task's thresholds."""
-    limits = task.improve
-    return pattern.num_occurrences >= limits.min_occurrences and pattern.num_samples >= limits.min_samples
-
-
-def _samples_by_pattern(failing: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
-    patterns = {pattern_id for pattern_ids in failing.values() for pattern_id in pattern_ids}
-    return {
-        pattern_id: frozenset(sample_id for sample_id, seen in failing.items() if pattern_id in seen)
-        for pattern_id in patterns
-    }
-
-
-def _groups(
-    frequent: Sequence[FailurePattern], samples: Mapping[str, frozenset[str]]
-) -> list[tuple[FailurePattern, ...]]:
+def _groups(frequent: Sequence[Standing]) -> list[tuple[Standing, ...]]:
     """Greedily: each pattern joins the first group it co-occurs with, else opens its own."""
-    groups: list[list[FailurePattern]] = []
-    for pattern in frequent:
+    groups: list[list[Standing]] = []
+    for each in frequent:
         for group in groups:
-            if len(group) < MAX_PATTERNS and _co_occur([*group, pattern], samples):
-                group.append(pattern)
+            if len(group) < MAX_PATTERNS and _co_occur([*group, each]):
+                group.append(each)
                 break
         else:
-            groups.append([pattern])
+            groups.append([each])
     return [tuple(group) for group in groups]
 
 
-def _co_occur(patterns: Sequence[FailurePattern], samples: Mapping[str, frozenset[str]]) -> bool:
+def _co_occur(patterns: Sequence[Standing]) -> bool:
     """At least half of the samples that show any of them show them all."""
-    shown = [samples[pattern.id] for pattern in patterns]
+    shown = [each.samples for each in patterns]
     together, any_of_them = frozenset.intersection(*shown), frozenset.union(*shown)
     return 2 * len(together) >= len(any_of_them)
 
 
-def _trigger(group: Sequence[FailurePattern], samples: Mapping[str, frozenset[str]]) -> Trigger:
+def _trigger(group: Sequence[Standing]) -> Trigger:
     counts = [
         f"{pattern.evaluator}: {pattern.category} {pattern.num_occurrences} times on {pattern.num_samples} samples"
-        for pattern in group
+        for pattern in (each.pattern for each in group)
     ]
-    together = len(frozenset.intersection(*(samples[pattern.id] for pattern in group)))
+    together = len(frozenset.intersection(*(each.samples for each in group)))
     suffix = f" (together on {together})" if len(group) > 1 else ""
-    return Trigger(tuple(pattern.id for pattern in group), "; ".join(counts) + suffix)
+    return Trigger(tuple(each.pattern.id for each in group), "; ".join(counts) + suffix)

@@ -35,6 +35,8 @@ def _what(decision: Decision, versions: dict[str, PromptVersion]) -> str:
     parts = []
     if decision.proposal_id:
         parts.append(f"{decision.proposal_id} revision {decision.revision}, saw {decision.seen_hash[:8]}")
+    if patterns := decision.evidence.get("pattern_ids"):
+        parts.append(" into ".join(patterns))
     if decision.version_id in versions:
         parts.append(f"to version {versions[decision.version_id].number}")
     if decision.accepted_untested:

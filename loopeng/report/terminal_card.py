@@ -25,6 +25,7 @@ def card_text(card: Card, commands: NextCommands | None) -> str:
         _section("change  [-removed-] {+added+}", marked_diff(card.word_diff)),
         _section("why", card.revision.rationale),
         _section("failures it is for (real first attempts of the reflect split)", _patterns(card)),
+        _section("reproduction (failing samples again, new seed)", _reproduction(card)),
         _section("evidence", _evidence(card)),
         _section(LEDGER_TITLE, ledger_text(card.ledger, card.id)),
         _section("gate samples whose verdict changed", "\n".join(_pair(pair) for pair in card.pairs)),
@@ -52,6 +53,7 @@ def card_document(card: Card, commands: NextCommands | None) -> dict[str, Any]:
         "text_hash": card.text_hash,
         "diff": card.diff,
         "patterns": [vars(example) for example in card.patterns],
+        "reproduction": _reproduction_document(card),
         "gate": card.gate,
         "holdout": card.holdout,
         "pairs": [vars(pair) for pair in card.pairs],
@@ -88,6 +90,21 @@ def _patterns(card: Card) -> str:
             lines.append(f"    {example.sample_id}: {example.reason}")
             lines.append(f"    {excerpt(example.output, 200)}")
     return "\n".join(lines)
+
+
+def _reproduction(card: Card) -> str:
+    found = card.reproduction
+    if found is None or found.skipped is not None:
+        return f"skipped: {found.skipped}" if found is not None else ""
+    lines = [f"{check.summary}: {'confirmed' if check.confirmed else 'not confirmed'}" for check in found.patterns]
+    if found.num_errors:
+        lines.append(f"{count(found.num_errors, 'attempt')} in error, not counted")
+    return "\n".join(lines)
+
+
+def _reproduction_document(card: Card) -> dict[str, Any] | None:
+    found = card.reproduction
+    return None if found is None else vars(found) | {"patterns": [vars(check) for check in found.patterns]}
 
 
 def _evidence(card: Card) -> str:

@@ -1,6 +1,7 @@
 """The loop's memory: one SQLite file. Nothing outside this folder knows sqlmodel, sqlalchemy or alembic."""
 
 from loopeng.store.leases import LeaseOwner, hold_lease
+from loopeng.store.patterns import Failure, SeenSample
 from loopeng.store.repository import LoopStore
 
-__all__ = ["LeaseOwner", "LoopStore", "hold_lease"]
+__all__ = ["Failure", "LeaseOwner", "LoopStore", "SeenSample", "hold_lease"]

@@ -1,19 +1,43 @@
-"""Failure patterns and their occurrences. A count is a COUNT over unique rows."""
+"""Failure patterns and their occurrences. A count is a COUNT over unique rows.
+
+A pattern that was merged keeps its row, which leads its fingerprint on to the pattern it was merged into.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlmodel import Session, and_, col, func, select
+from sqlmodel import Session, and_, case, col, func, select
 
 from loopeng.schema import FailurePattern, FaultSide
 from loopeng.schema.improvement import PatternState
 from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
-from loopeng.store.tables import FailurePatternRow, OccurrenceRow, PromptRow
+from loopeng.store.tables import FailurePatternRow, OccurrenceRow, PromptRow, RunRow, SampleResultRow
 
-__all__ = ["PatternRoom"]
+__all__ = ["Failure", "PatternRoom", "SeenSample", "root_of"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One occurrence, with the beginning of its run."""
+
+    pattern_id: str
+    run_id: str
+    sample_id: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class SeenSample:
+    """A sample of the reflect split that a suite run finished."""
+
+    sample_id: str
+    judged: bool  # a first attempt was not in error
+    at: datetime  # the run's beginning
 
 
 class PatternRoom(Room):
@@ -33,7 +57,10 @@ class PatternRoom(Room):
         remedy: str | None,
         fault_side: FaultSide,
     ) -> str:
-        """Note that a sample showed a failure: once per pattern, run and sample. Returns the pattern's id."""
+        """Note that a sample showed a failure: once per pattern, run and sample. Returns the pattern's id.
+
+        The fingerprint of a pattern that was merged counts for the one it was merged into.
+        """
         now = self._clock()
         with self._database.write() as session:
             pattern = FailurePattern(
@@ -95,6 +122,37 @@ class PatternRoom(Room):
                 patterns[sample_id].add(pattern_id)
         return {sample_id: frozenset(ids) for sample_id, ids in sorted(patterns.items())}
 
+    def failures_under(self, prompt_version_id: str) -> list[Failure]:
+        """Every occurrence under a version, the oldest first."""
+        query = (
+            select(OccurrenceRow.pattern_id, OccurrenceRow.run_id, OccurrenceRow.sample_id, RunRow.created_at)
+            .join(RunRow, col(RunRow.id) == OccurrenceRow.run_id)
+            .where(OccurrenceRow.prompt_version_id == prompt_version_id)
+            .order_by(col(RunRow.created_at), col(RunRow.seq), col(OccurrenceRow.sample_id))
+        )
+        with self._database.read() as session:
+            return [Failure(*values) for values in session.exec(query)]
+
+    def seen_samples(self, prompt_version_id: str) -> list[SeenSample]:
+        """The reflect samples that suite runs under a version finished, one entry per (run, sample)."""
+        judged = func.max(case((col(SampleResultRow.first_verdict) != "error", 1), else_=0))
+        query: Any = (
+            select(SampleResultRow.sample_id, judged, RunRow.created_at)
+            .join(RunRow, col(RunRow.id) == SampleResultRow.run_id)
+            .where(RunRow.prompt_version_id == prompt_version_id, RunRow.kind == "suite")
+            .where(SampleResultRow.split == "reflect")
+            .group_by(col(SampleResultRow.run_id), col(SampleResultRow.sample_id))
+        )
+        with self._database.read() as session:
+            return [SeenSample(sample_id, bool(was_judged), at) for sample_id, was_judged, at in session.exec(query)]
+
+    def pattern_of_fingerprint(self, prompt_name: str, fingerprint: str) -> str | None:
+        """The id of the pattern that failures with this fingerprint count for, if there is one."""
+        same = FailurePatternRow.prompt_name == prompt_name, FailurePatternRow.fingerprint == fingerprint
+        with self._database.read() as session:
+            row = session.exec(select(FailurePatternRow).where(*same)).first()
+            return None if row is None else root_of(session, row).id
+
     def set_pattern_state(self, pattern_id: str, state: PatternState) -> None:
         """Raises NotFoundError."""
         with self._database.write() as session:
@@ -107,11 +165,20 @@ def _known_or_new(session: Session, pattern: FailurePattern) -> str:
     insert_once(session, FailurePatternRow, values_of(pattern, exclude={"num_occurrences", "num_samples"}))
     same = FailurePatternRow.prompt_name == pattern.prompt_name, FailurePatternRow.fingerprint == pattern.fingerprint
     row = session.exec(select(FailurePatternRow).where(*same)).one()
-    if pattern.remedy and row.remedy != pattern.remedy:  # the task's evaluator has another one by now
-        row.remedy = pattern.remedy
-        session.add(row)
-        session.flush()
-    return row.id
+    root = root_of(session, row)
+    for known in (row, root) if root.evaluator == row.evaluator else (row,):
+        if pattern.remedy and known.remedy != pattern.remedy:  # the task's evaluator has another one by now
+            known.remedy = pattern.remedy
+            session.add(known)
+            session.flush()
+    return root.id
+
+
+def root_of(session: Session, row: FailurePatternRow) -> FailurePatternRow:
+    """The pattern that a row's failures count for: itself, or where its merges lead to. They make no circle."""
+    while row.merged_into is not None:
+        row = session.exec(select(FailurePatternRow).where(FailurePatternRow.id == row.merged_into)).one()
+    return row
 
 
 def _counted() -> Any:

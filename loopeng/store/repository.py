@@ -16,7 +16,7 @@ from loopeng.store.database import Database
 from loopeng.store.decisions import DecisionRoom
 from loopeng.store.leases import LeaseRoom
 from loopeng.store.looks import LookRoom
-from loopeng.store.patterns import PatternRoom
+from loopeng.store.merging import MergingRoom
 from loopeng.store.prompts import PromptRoom
 from loopeng.store.runs import RunRoom
 from loopeng.store.tasks import TaskRoom
@@ -24,7 +24,7 @@ from loopeng.store.tasks import TaskRoom
 __all__ = ["LoopStore"]
 
 
-class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, PatternRoom, DecisionRoom, LookRoom, LeaseRoom):
+class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, MergingRoom, DecisionRoom, LookRoom, LeaseRoom):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 
     Conflicts between people or processes are ConflictError and its leaves; unknown ids are NotFoundError.

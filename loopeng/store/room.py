@@ -16,3 +16,7 @@ class Room:
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
+
+    def now(self) -> datetime:
+        """The time by the store's clock: what is due, rests or expires is compared with it."""
+        return self._clock()

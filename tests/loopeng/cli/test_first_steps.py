@@ -23,7 +23,7 @@ COMMANDS = [
     ("models",),
     ("schema",),
     *(("runs", name) for name in ("list", "show")),
-    *(("failures", name) for name in ("list", "show")),
+    *(("failures", name) for name in ("list", "show", "merge", "mute", "unmute")),
     *(("queue", name) for name in ("list", "show", "approve", "reject", "edit")),
     *(("prompts", name) for name in ("list", "log", "show", "diff", "rollback")),
 ]

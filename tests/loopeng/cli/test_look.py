@@ -38,19 +38,6 @@ def test_one_run(ran: Shop, invoke: Invoke) -> None:
     assert "run-none" in invoke("runs", "show", "run-none", code=2).stderr
 
 
-def test_failures(ran: Shop, invoke: Invoke) -> None:
-    lines = invoke("failures", "list").stdout.splitlines()
-    assert len(lines) == 3
-    assert re.search(r"^pat-\w+ +proposed +5 +5 +describe +short +length.too_long", "\n".join(lines), re.MULTILINE)
-    patterns = json.loads(invoke("failures", "list", "--prompt", "describe", "--json").stdout)
-    text = invoke("failures", "show", patterns[0]["id"], "--examples", "2").stdout
-    assert text.count("This is a very fine product") == 2
-    assert "remedy: " in text
-    assert json.loads(invoke("failures", "show", patterns[0]["id"], "--json").stdout)["examples"][0]["run_id"]
-    assert "describe" in invoke("failures", "list", "--prompt", "other", code=2).stderr
-    assert "pat-none" in invoke("failures", "show", "pat-none", code=2).stderr
-
-
 def test_a_proposal_for_a_pattern_by_hand(shop: Shop, invoke: Invoke) -> None:
     """Below the thresholds nothing is proposed, unless a person names the pattern."""
     assert "proposal" not in invoke("run", "--limit", "3", code=3).stdout
@@ -59,7 +46,7 @@ def test_a_proposal_for_a_pattern_by_hand(shop: Shop, invoke: Invoke) -> None:
     assert "seen 3 times on 3 reflect samples; a proposal needs 5 over 3 (improve.min_occurrences" in told
     pattern = json.loads(invoke("failures", "list", "--json").stdout)[0]["id"]
     line = invoke("failures", "show", pattern).stdout.splitlines()[-1]
-    assert line.strip() == f"loopeng propose --pattern {pattern} task.yaml"
+    assert line == f"propose  loopeng propose --pattern {pattern} task.yaml"
     (proposal,) = json.loads(invoke("propose", "--pattern", pattern, "--json").stdout)
     assert len(proposal["rules"]) == 1
     assert pattern in invoke("propose", "--pattern", pattern, code=7).stderr
@@ -73,7 +60,10 @@ def test_it_is_said_what_stands_in_the_way_of_a_proposal(ran: Shop, invoke: Invo
     assert "often enough" not in told
 
     invoke("queue", "reject", proposal["id"], "--seen", proposal["text_hash"][:8], "--reason", "too strict")
-    report = invoke("run", code=3).stdout  # the same text again: a guard refuses it
+    report = invoke("run", code=3).stdout
+    assert report.count(f"no proposal: {proposal['id']} about it was rejected; it rests until 20") == 2
+    ran.change("run: {", "improve: {cool_down: 0s}\nrun: {")
+    report = invoke("propose").stdout  # the same text again: a guard refuses it
     assert "archived (duplicates: the same text was rejected before: 'too strict')" in report
     told = invoke("propose").stderr
     assert told.count("came to nothing (duplicates: the same text was rejected before: 'too strict')") == 2

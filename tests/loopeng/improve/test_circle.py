@@ -21,7 +21,7 @@ from loopeng.improve.nodes import ImproveContext
 from loopeng.improve.reflect import reflection_context
 from loopeng.runner import run_suite
 from loopeng.schema import Proposal, Task, utc_now
-from loopeng.schema.task import BudgetSpec
+from loopeng.schema.task import BudgetSpec, ImproveSpec
 from loopeng.store import LeaseOwner, LoopStore
 
 EDITED = "Use at most 20 words, one sentence."
@@ -127,11 +127,18 @@ def test_the_graph_shows_the_circle() -> None:
     assert {source for source, target in edges if target == "AWAIT"} == {"route", "publish"}
 
 
-def test_a_rejection_reaches_the_next_reflection(store: LoopStore, harness: Harness, pending: Proposal) -> None:
+def test_a_rejection_reaches_the_next_reflection(
+    store: LoopStore, harness: Harness, make_task: Callable[..., Task], pending: Proposal
+) -> None:
     text_hash = seen(store, pending)
     outcome = reject(store, pending.id, by="ana", seen=text_hash, reason="we want two sentences")
     assert (outcome.proposal.state, outcome.proposal.state_reason) == ("rejected", "we want two sentences")
     assert store.head("describe").number == 1 and threads(store) == []
+    assert propose(harness) == []  # its patterns rest
+
+    harness = Harness.build(store, make_task(improve=ImproveSpec(cool_down="0s")))
+    assert propose(harness) == []  # what the person has seen counts no more
+    run_suite(harness)
     (again,) = propose(harness)
     context = reflection_context(store, harness, again)
     ((operations, reason),) = context.rejected

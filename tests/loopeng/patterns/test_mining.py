@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import pytest
+
+from loopeng.errors import EngineError, UsageError
+from loopeng.improve import propose
+from loopeng.improve.unproposed import find_unproposed
+from loopeng.patterns import fingerprint as fingerprints
 from loopeng.patterns.miner import mine
+from loopeng.patterns.similarity import suggest_merges
 from loopeng.patterns.trigger import Trigger, find_triggers
+from loopeng.ports import AgentContext
 from loopeng.runner import run_suite
 from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Run, Sample, Task
 from loopeng.schema.task import ImproveSpec
@@ -34,14 +43,13 @@ def failing(run: Run, sample_id: str, *kinds: str, index: int = 0, repeat: int =
     return make_attempt(index, run_id=run.id, sample_id=sample_id, repeat=repeat, results=results)
 
 
-def test_only_first_attempts_of_the_reflect_split_and_the_models_own_faults_are_mined(store: LoopStore) -> None:
+def test_only_first_attempts_of_the_reflect_split_are_mined(store: LoopStore) -> None:
     task = make_task(make_samples(6))  # s0 and s3 reflect
     run = begin(store, task)
     store.save_attempt(failing(run, "s0", "long"))
     store.save_attempt(failing(run, "s0", "late", index=1))
     store.save_attempt(failing(run, "s1", "gate"))
     store.save_attempt(failing(run, "s2", "holdout"))
-    store.save_attempt(failing(run, "s3", "slow", fault_side="environment"))
     assert len(mine(store, run.id, task)) == 1
     (pattern,) = store.patterns()
     assert (pattern.evaluator, pattern.category, pattern.reason, pattern.remedy) == (
@@ -51,6 +59,20 @@ def test_only_first_attempts_of_the_reflect_split_and_the_models_own_faults_are_
         "R",
     )
     assert store.occurrences(pattern.id) == [(run.id, "s0")]
+
+
+def test_a_pattern_of_an_earlier_version_stays_as_it_was(store: LoopStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A better normaliser would silently put together what a person has looked at apart."""
+    task = make_task(make_samples(3, "reflect"))
+    for version in ("v1", "v2"):
+        monkeypatch.setattr(fingerprints, "FINGERPRINT_VERSION", version)
+        run = begin(store, task)
+        store.save_attempt(failing(run, "s0", "long"))
+        mine(store, run.id, task)
+    patterns = sorted(store.patterns(), key=lambda pattern: pattern.fingerprint)
+    assert [(each.fingerprint[:3], each.num_occurrences) for each in patterns] == [("v1:", 1), ("v2:", 1)]
+    (suggestion,) = suggest_merges(patterns)
+    assert (suggestion.source, suggestion.into) == (patterns[1].id, patterns[0].id)
 
 
 def test_mining_twice_and_repeats_count_once(store: LoopStore) -> None:
@@ -65,10 +87,58 @@ def test_mining_twice_and_repeats_count_once(store: LoopStore) -> None:
     assert ids[0] == store.patterns()[0].id
 
 
-def test_an_attempt_in_error_is_nobodys_mistake(store: LoopStore) -> None:
-    task = make_task(make_samples(2, "reflect"), max_attempts=1)
-    run_suite(make_harness(store, Script("boom"), task, evaluators=[Judge()]))
-    assert store.patterns() == []
+class CallsEngineBadly:
+    """An agent that hears the engine's error and breaks with one of its own."""
+
+    def __call__(self, context: AgentContext) -> str:
+        try:
+            context.engine.generate("hello")
+        except EngineError:
+            raise KeyError("answer") from None
+        raise ValueError("agent lost in line 12")
+
+
+@pytest.mark.parametrize(
+    ("answer", "agent", "template", "known_as"),
+    [
+        ("boom", None, None, ("judge", "grader.error", "grader", "runtimeerror: judge broke")),
+        (EngineError("out of steam"), None, None, ("engine", "engine.error", "environment", "out of steam")),
+        (ZeroDivisionError("x"), None, None, ("engine", "engine.error", "environment", "zerodivisionerror: x")),
+        ("ok", CallsEngineBadly(), None, ("agent", "agent.error", "harness", "valueerror: agent lost in line <n>")),
+        (EngineError("x"), CallsEngineBadly(), None, ("engine", "engine.error", "environment", "keyerror: <str>")),
+        ("ok", None, "{{ colour }}{{ rules }}", ("prompt", "prompt.error", "harness", None)),
+    ],
+)
+def test_what_broke_is_a_failure_with_the_side_that_broke(
+    store: LoopStore, answer: Any, agent: Any, template: str | None, known_as: tuple[str, ...]
+) -> None:
+    """Visible, as it may come back every night; but no rule of the prompt mends an engine."""
+    task = make_task(make_samples(6, "reflect"), max_attempts=1)
+    task = task.model_copy(update={"template": template or task.template})
+    run_suite(make_harness(store, Script(answer), task, agent=agent, evaluators=[Judge()]))
+    (pattern,) = store.patterns()
+    assert (pattern.evaluator, pattern.category, pattern.fault_side) == known_as[:3]
+    assert known_as[3] in (None, pattern.reason)
+    assert (pattern.num_occurrences, pattern.num_samples) == (6, 6)
+    assert find_triggers(store, task) == []
+    (told,) = find_unproposed(store, task)
+    assert told.reason == f"it is the fault of the {known_as[2]}, which no rule can prevent"
+    with pytest.raises(UsageError, match=f"{pattern.id}: it is the fault of the {known_as[2]}"):
+        propose(make_harness(store, Script("ok"), task), pattern_ids=[pattern.id])
+
+
+def test_an_evaluator_says_whose_fault_it_is_and_the_sides_are_counted_apart(store: LoopStore) -> None:
+    """The same words once for the model and once for a network that was down: only the first may lead to a rule."""
+    task = make_task(make_samples(6, "reflect"), evaluators=EVALUATORS)
+    run = begin(store, task)
+    for sample in task.samples:
+        side = "environment" if sample.id > "s2" else "model"
+        store.save_attempt(failing(run, sample.id, "a", fault_side=side))
+    mine(store, run.id, task)
+    assert sorted((each.fault_side, each.num_samples) for each in store.patterns()) == [
+        ("environment", 3),
+        ("model", 3),
+    ]
 
 
 def mine_counts(store: LoopStore, task: Task, runs: list[dict[str, tuple[str, ...]]]) -> None:

@@ -24,6 +24,7 @@ from loopeng.schema import (
     Rule,
     RuleOperation,
     Run,
+    SampleResult,
     Task,
 )
 from loopeng.store import LoopStore
@@ -83,6 +84,19 @@ class Maker:
             "created_at": self.clock(),
         }
         return Attempt(**(fields | changes))
+
+    def sample_result(self, run_id: str, **changes: Any) -> SampleResult:
+        fields: dict[str, Any] = {
+            "run_id": run_id,
+            "sample_id": "s1",
+            "split": "reflect",
+            "first_verdict": "fail",
+            "verdict": "fail",
+            "score": None,
+            "best_attempt_index": 0,
+            "num_attempts": 1,
+        }
+        return SampleResult(**(fields | changes))
 
     def pattern(self, fingerprint: str = "v1:long", *, run: Run | None = None, sample_id: str = "s1") -> str:
         run = run or self.run()
