@@ -9,12 +9,12 @@ from loopeng.errors import RequestRefusedError, UsageError
 from loopeng.improve.replies import UnreadableReplyError, read_reply
 from loopeng.ports import NoChange, ProposedChange, ReflectionContext, TextEngine, TextReply, TextRequest
 from loopeng.prompts import RULES, load_prompt, rendered_template
-from loopeng.schema import Attempt, FailurePattern, Message, RuleOperation, Sample
+from loopeng.schema import Attempt, Message, RuleOperation, Sample
 
 __all__ = ["LlmReflector", "reflection_prompt"]
 
 _NUM_REFUSED = 5  # of each kind; the newest
-_MAX_CHARS = 400  # of an input, an answer, a reason
+_MAX_CHARS = 300  # of an input, an answer, a reason
 _MAX_TEMPLATE_CHARS = 2400
 _WARM, _STEP, _WARMEST = 0.7, 0.1, 1.0  # temperatures of further candidates
 _LEAST_AGAIN = 0.4  # the question asked again must not get the same reply
@@ -45,7 +45,10 @@ def reflection_prompt(context: ReflectionContext) -> str:
     return load_prompt("reflect").render(
         template=_cut(rendered_template(context.prompt.template).strip(), _MAX_TEMPLATE_CHARS),
         rules=[{"id": rule.id, "text": rule.text} for rule in rules],
-        mistakes=[_mistake(pattern) for pattern in context.patterns],
+        mistakes=[
+            f"{pattern.evaluator} ({pattern.category}): {_clipped(pattern.reason)}" for pattern in context.patterns
+        ],
+        cures=list(dict.fromkeys(pattern.remedy.strip() for pattern in context.patterns if pattern.remedy)),
         examples=[_example(sample, attempt, evaluators) for sample, attempt in context.examples],
         refused=[_refusal(*each) for each in (*context.rejected[-_NUM_REFUSED:], *context.refused[-_NUM_REFUSED:])],
         full=len(rules) >= limits.max_rules,
@@ -61,7 +64,7 @@ def _ask(context: ReflectionContext, engine: TextEngine, prompt: str, number: in
         try:
             return _change(context, reply)
         except UnreadableReplyError as error:
-            reply = engine.generate(_asked_again(request, reply, str(error)))
+            reply = engine.generate(_asked_again(request, prompt, str(error)))
     except RequestRefusedError as error:
         return NoChange(reason=str(error))
     try:
@@ -75,22 +78,20 @@ def _request(settings: TextRequest, prompt: str, number: int) -> TextRequest:
     temperature = settings.temperature
     if number:
         temperature = max(temperature, min(_WARM + _STEP * (number - 1), _WARMEST))
-    messages = (Message(role="user", content=prompt),)
-    changes = {"messages": messages, "temperature": temperature, "seed": (settings.seed + 2 * number) % 2**63}
+    changes = {"messages": (_user(prompt),), "temperature": temperature, "seed": (settings.seed + 2 * number) % 2**63}
     return settings.model_copy(update=changes)
 
 
-def _asked_again(request: TextRequest, reply: TextReply, problem: str) -> TextRequest:
-    turn = load_prompt("reflect_again").render(problem=problem)
-    messages = (
-        *request.messages,
-        Message(role="assistant", content=reply.text),
-        Message(role="user", content=turn),
-    )
+def _asked_again(request: TextRequest, prompt: str, problem: str) -> TextRequest:
+    """A fresh prompt: with its own reply before it a small model repeats it."""
+    text = load_prompt("reflect_again").render(prompt=prompt, problem=problem)
     temperature = max(request.temperature, _LEAST_AGAIN)
-    return request.model_copy(
-        update={"messages": messages, "temperature": temperature, "seed": (request.seed + 1) % 2**63}
-    )
+    changes = {"messages": (_user(text),), "temperature": temperature, "seed": (request.seed + 1) % 2**63}
+    return request.model_copy(update=changes)
+
+
+def _user(text: str) -> Message:
+    return Message(role="user", content=text)
 
 
 def _change(context: ReflectionContext, reply: TextReply) -> ProposedChange:
@@ -102,11 +103,6 @@ def _change(context: ReflectionContext, reply: TextReply) -> ProposedChange:
             raise UnreadableReplyError(f"it was cut off at {context.request.max_tokens} tokens ({error})") from None
         raise
     return ProposedChange(operations=operations, rationale=rationale, pattern_ids=pattern_ids, reply=reply.text)
-
-
-def _mistake(pattern: FailurePattern) -> str:
-    text = f"{pattern.evaluator} ({pattern.category}): {_clipped(pattern.reason)}"
-    return f"{text} Known cure: {pattern.remedy}" if pattern.remedy else text
 
 
 def _example(sample: Sample, attempt: Attempt, evaluators: set[str]) -> dict[str, str]:

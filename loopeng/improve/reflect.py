@@ -61,17 +61,14 @@ def _addition(patterns: Sequence[FailurePattern]) -> RuleOperation:
 
 
 def _fitted(additions: Sequence[RuleOperation], context: ReflectionContext) -> tuple[RuleOperation, ...]:
-    """The additions there is room for; each of the others becomes an update of a rule made for one of its patterns."""
-    room, taken = context.improve.max_rules - len(context.prompt.rules), set[str]()
-    operations = []
+    """The additions; where there is no room for all, an update of a rule made for the same patterns instead of one."""
+    num_missing = len(additions) + len(context.prompt.rules) - context.improve.max_rules
+    operations, taken = [], set[str]()
     for addition in additions:
-        own = None if room > 0 else _own_rule(context.prompt.rules, addition.pattern_ids, taken)
-        if own is not None:
-            taken.add(own.id)
-            operations.append(addition.model_copy(update={"op": "update", "rule_id": own.id}))
-        else:
-            room -= 1
-            operations.append(addition)
+        own = _own_rule(context.prompt.rules, addition.pattern_ids, taken) if len(taken) < num_missing else None
+        changes = {"op": "update", "rule_id": own.id} if own is not None else {}
+        operations.append(addition.model_copy(update=changes))
+        taken |= {own.id} if own is not None else set()
     return tuple(operations)
 
 

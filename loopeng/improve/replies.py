@@ -118,7 +118,7 @@ def _refuse_what_does_not_fit(operations: Sequence[RuleOperation], rules: Sequen
         if wording and wording in added:
             raise UnreadableReplyError(f"two operations have the same text: {operation.text!r}")
         if operation.text is not None:
-            _refuse_length(operation.text, limits)
+            _refuse_no_rule(operation.text, limits)
         touched |= {rule_id} if rule_id else set()
         added |= {wording} if wording else set()
     count = {op: sum(operation.op == op for operation in operations) for op in _KEYS}
@@ -129,7 +129,9 @@ def _refuse_what_does_not_fit(operations: Sequence[RuleOperation], rules: Sequen
         )
 
 
-def _refuse_length(text: str, limits: ImproveSpec) -> None:
+def _refuse_no_rule(text: str, limits: ImproveSpec) -> None:
     longest = limits.max_rule_tokens * CHARS_PER_TOKEN
+    if not any(character.isalpha() for character in text):
+        raise UnreadableReplyError(f"{text!r} is no rule")
     if len(text) > longest:
-        raise UnreadableReplyError(f"a rule has {len(text)} characters, and at most {longest} are allowed: {text!r}")
+        raise UnreadableReplyError(f"a rule has {len(text)} characters, and at most {longest} are allowed")
