@@ -17,11 +17,8 @@ def hidden(text: str, target: object, shown: str = "") -> str:
 
 def test_an_example_says_nothing_of_its_target() -> None:
     """Neither where the model came near it, nor where an evaluator compares with it."""
-    results = (
-        EvalResult(
-            evaluator="e", passed=False, score=0, reason="not Paris", feedback="not Paris", metadata={"t": "Paris"}
-        ),
-    )
+    said = {"reason": "not Paris", "feedback": "not Paris", "metadata": {"expected": "Paris"}}
+    results = (EvalResult.model_validate({"evaluator": "e", "passed": False, "score": 0} | said),)
     attempt = Attempt(
         run_id="r", sample_id="s", seed=0, messages=(Message(role="user", content="Capital?"),), verdict="fail",
         text="It is not paris, but Lyon.", token_ids=(1, 2), trajectory=["Paris"], results=results, created_at=utc_now(),

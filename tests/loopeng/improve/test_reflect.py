@@ -37,7 +37,8 @@ def pattern(number: int, remedy: str | None) -> FailurePattern:
 def context(*patterns: FailurePattern, rules: Sequence[str] = (), max_rules: int = 12) -> ReflectionContext:
     head = PromptVersion(
         id="ver-1", prompt_name="p", number=1, template="{{ rules }}", text_hash="0" * 64, source="task file",
-        rules=tuple(Rule(id=f"rule-{text}", text=text, pattern_ids=(f"pat-{text[-1]}",)) for text in rules), created_by="ana", created_at=utc_now(),
+        rules=tuple(Rule(id=f"rule-{text}", text=text, pattern_ids=(f"pat-{text[-1]}",)) for text in rules),
+        created_by="ana", created_at=utc_now(),
     )  # fmt: skip
     return ReflectionContext(prompt=head, patterns=patterns, improve=ImproveSpec(max_rules=max_rules))
 
