@@ -121,8 +121,10 @@ def _refusal(operations: Sequence[RuleOperation], reason: str) -> str:
 
 
 def _clipped(value: Any) -> str:
+    """One line, its end included: that may be what is wrong."""
     return _cut(" ".join(str(value).split()), _MAX_CHARS)
 
 
 def _cut(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else text[:max_chars].rstrip() + " ..."
+    head, tail = max_chars * 2 // 3, max_chars // 3
+    return text if len(text) <= max_chars else f"{text[:head].rstrip()} ... {text[-tail:].lstrip()}"

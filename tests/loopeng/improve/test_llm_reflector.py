@@ -164,6 +164,18 @@ def test_the_prompt_shows_what_was_refused_and_why() -> None:
     assert "refused" not in reflection_prompt(ReflectionContext(prompt=head(), patterns=(PATTERN,)))
 
 
+def test_long_answers_are_cut_in_the_middle() -> None:
+    """What stands after a JSON value is what is wrong with the answer."""
+    sample = Sample(id="s", inputs={"product": "mug"}, split="reflect")
+    attempt = Attempt(
+        run_id="r", sample_id="s", seed=0, messages=(), text="Sure! " + "x" * 900 + "\nHope it helps.",
+        verdict="fail", created_at=utc_now(),
+    )  # fmt: skip
+    text = reflection_prompt(ReflectionContext(prompt=head(), patterns=(PATTERN,), examples=((sample, attempt),)))
+    (line,) = [line for line in text.splitlines() if "Answer:" in line]
+    assert "Sure! x" in line and line.endswith("Hope it helps.") and " ... " in line and len(line) < 350
+
+
 SECRETS = st.lists(st.text(alphabet="qxzjv", min_size=4, max_size=9), min_size=1, max_size=6).map(" ".join)
 
 

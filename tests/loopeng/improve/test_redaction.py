@@ -21,7 +21,8 @@ def test_an_example_says_nothing_of_its_target() -> None:
     results = (EvalResult.model_validate({"evaluator": "e", "passed": False, "score": 0} | said),)
     attempt = Attempt(
         run_id="r", sample_id="s", seed=0, messages=(Message(role="user", content="Capital?"),), verdict="fail",
-        text="It is not paris, but Lyon.", token_ids=(1, 2), trajectory=["Paris"], results=results, created_at=utc_now(),
+        text="It is not paris, but Lyon.", token_ids=(1, 2), trajectory=["Paris"], results=results,
+        created_at=utc_now(),
     )  # fmt: skip
     shown_sample, shown = redacted_example(sample("Paris"), attempt)
     assert "paris" not in f"{shown_sample!r}{shown!r}".lower()
