@@ -20,6 +20,7 @@ from loopeng.schema import (
     PromptVersion,
     Proposal,
     Revision,
+    Suggestion,
 )
 from loopeng.store import LoopStore
 
@@ -81,6 +82,7 @@ class Card:
     history: tuple[HistoryEntry, ...]
     ledger: tuple[LedgerEntry, ...] = ()  # every look of the prompt
     reproduction: Reproduction | None = None  # whether the failures came back before anything was proposed
+    not_chosen: tuple[Suggestion, ...] = ()
 
     @property
     def id(self) -> str:
@@ -129,7 +131,7 @@ def card(store: LoopStore, proposal_id: str) -> Card:
     """Everything there is to see of a proposal. Raises NotFoundError, also before its first revision is drafted."""
     proposal = store.proposal(proposal_id)
     if proposal.revision == 0:
-        raise NotFoundError(f"{proposal.id} is {proposal.state}: {proposal.state_reason or 'no text is drafted yet'}")
+        raise NotFoundError(_without_text(store, proposal))
     revision = store.revision(proposal.id)
     gate = store.gate_report(proposal.id, revision.revision, "gate")
     return Card(
@@ -143,6 +145,7 @@ def card(store: LoopStore, proposal_id: str) -> Card:
         history=_history(store, proposal),
         ledger=ledger(store, proposal.prompt_name),
         reproduction=reproduction(store, proposal),
+        not_chosen=tuple(each for each in store.suggestions(proposal.id) if each.outcome != "chosen"),
     )
 
 
@@ -178,6 +181,12 @@ def word_diff(before: str, after: str) -> tuple[DiffPart, ...]:
         if added:
             parts.append(DiffPart("added", added))
     return tuple(parts)
+
+
+def _without_text(store: LoopStore, proposal: Proposal) -> str:
+    told = f"{proposal.id} is {proposal.state}: {proposal.state_reason or 'no text is drafted yet'}"
+    lines = [f"suggestion {each.number}, {each.outcome}: {each.reason}" for each in store.suggestions(proposal.id)]
+    return "\n".join([told, *lines])
 
 
 def _example(store: LoopStore, proposal: Proposal, pattern: FailurePattern) -> PatternExample:

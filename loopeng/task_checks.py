@@ -13,13 +13,14 @@ from loopeng.evaluators.base import TARGET
 from loopeng.prompts import RULES, PromptTemplate, placeholder_line
 from loopeng.references import import_reference
 from loopeng.schema import Task, TaskFile
+from loopeng.schema.task import EngineSpec
 from loopeng.task_source import TaskSource, TemplateText
 from loopeng.validation import Loc, Problem, did_you_mean, key_path
 
 __all__ = ["DRAFTER_NAMES", "REFLECTOR_NAMES", "check_placeholders", "problems_of_keys"]
 
 DRAFTER_NAMES = ("auto", "ngram", "none", "suffix")  # those of specdec_core.drafters; a test compares
-REFLECTOR_NAMES = ("hints",)
+REFLECTOR_NAMES = ("hints", "llm")
 _TARGET_HINT = "the model must not see it; evaluators may"
 
 
@@ -28,7 +29,8 @@ def problems_of_keys(task: TaskFile, source: TaskSource) -> list[Problem]:
     return [
         *_dataset(task, source),
         *_agent(task, source),
-        *_engine(task, source),
+        *_engine(task.engine, source),
+        *_temperatures(task),
         *_loop(task, source),
         *_improve(task, source),
         *_evaluators(task, source),
@@ -60,8 +62,7 @@ def _reference(loc: Loc, reference: str, source: TaskSource) -> Iterator[Problem
             yield Problem(loc, f"{key_path(loc)}: {reference!r} is not a function")
 
 
-def _engine(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
-    engine = task.engine
+def _engine(engine: EngineSpec, source: TaskSource) -> Iterator[Problem]:
     names = (engine.drafter,) if isinstance(engine.drafter, str) else engine.drafter
     for name in names:
         if name not in DRAFTER_NAMES:
@@ -74,7 +75,10 @@ def _engine(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
         if engine.script is not None:
             hint = "write kind: scripted, or remove the key"
             yield Problem(("engine", "script"), f"engine.script does not go with kind {engine.kind}", hint)
-    if engine.temperature is not None and task.loop.temperatures is not None:
+
+
+def _temperatures(task: TaskFile) -> Iterator[Problem]:
+    if task.engine.temperature is not None and task.loop.temperatures is not None:
         message = "engine.temperature and loop.temperatures both say how warm an attempt is"
         yield Problem(("engine", "temperature"), message, "keep one; loop.temperatures says it attempt by attempt")
 
@@ -116,6 +120,20 @@ def _improve(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
     elif reflector not in REFLECTOR_NAMES:
         hint = did_you_mean(reflector, REFLECTOR_NAMES) or f"there is: {', '.join(REFLECTOR_NAMES)}, module:function"
         yield Problem(loc, f"improve.reflector: {reflector!r} is not available", hint)
+    if reflector == "hints":
+        yield from _more_than_hints(task)
+    if task.improve.engine is not None:
+        for problem in _engine(task.improve.engine, source):
+            yield Problem(("improve", *problem.loc), f"improve.{problem.message}", problem.suggestion)
+
+
+def _more_than_hints(task: TaskFile) -> Iterator[Problem]:
+    if task.improve.candidates > 1:
+        message = "improve.candidates: the reflector hints makes one change"
+        yield Problem(("improve", "candidates"), message, "write reflector: llm, or remove the key")
+    if task.improve.engine is not None:
+        message = "improve.engine: the reflector hints asks no engine"
+        yield Problem(("improve", "engine"), message, "write reflector: llm, or remove the key")
 
 
 def _evaluators(task: TaskFile, source: TaskSource) -> Iterator[Problem]:

@@ -124,7 +124,7 @@ def reject(
     json: Json = False,
     db: Db = None,
 ) -> None:
-    """Reject a proposal. Its text is not proposed again; reflectors of your own can read the reason, hints does not.
+    """Reject a proposal. Its text is not proposed again; llm and your own reflectors read the reason, hints does not.
 
     \b
     Example:

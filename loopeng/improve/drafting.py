@@ -1,4 +1,4 @@
-"""Making revisions: from a reflector's answer, from a person's edit, and once more when a test has to start over."""
+"""Making revisions: of the best suggestion, of a person's edit, and once more when a test has to start over."""
 
 from __future__ import annotations
 
@@ -6,41 +6,106 @@ from collections.abc import Sequence
 
 from loopeng.attempt.harness import Harness
 from loopeng.errors import LoopError, UsageError
+from loopeng.improve.asking import ReflectionEngine, reflection_engine
 from loopeng.improve.candidate import change_of
 from loopeng.improve.guards import Candidate, inspect_rules
 from loopeng.improve.reflect import build_reflector, reflection_context
 from loopeng.improve.rules import apply_operations, operations_between
-from loopeng.ports import ProposedChange
-from loopeng.schema import Proposal, Revision, Rule, utc_now
+from loopeng.improve.screening import screen
+from loopeng.improve.spending import Spending
+from loopeng.ports import NoChange, ProposedChange
+from loopeng.schema import Proposal, Revision, Rule, Suggestion, utc_now
+from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
-__all__ = ["draft", "edited_revision", "repeat_revision", "revision_candidate"]
+__all__ = ["draft", "edited_revision", "repeat_revision", "revision_candidate", "why_nothing"]
+
+_NOTHING = "every remedy is among the rules already, or the patterns have none"
 
 
-def draft(store: LoopStore, harness: Harness, proposal: Proposal) -> Revision | None:
-    """Ask the task's reflector and save the first change it proposes as revision 1; None when it proposes none.
+def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: BudgetSpec) -> Revision | None:
+    """Revision 1: the best of what the task's reflector suggests, or the first that a guard refuses; else None.
 
-    Raises UsageError where the reflector cannot be built, breaks, or names rules that do not exist.
+    Every suggestion is kept with what became of it, and nothing is asked or run again for what is kept. Raises
+    UsageError where the reflector cannot be built, breaks, or names rules that do not exist, EngineError where its
+    engine breaks, and BudgetStop at one of ``limits``.
     """
-    change = _ask(store, harness, proposal)
-    if change is None or not change.operations:
-        return None
-    base = store.prompt_version(proposal.base_version_id)
-    rules = apply_operations(base.rules, change.operations)
+    spending = Spending(store, proposal, limits)
+    suggestions = store.suggestions(proposal.id)
+    if not suggestions:
+        suggestions = store.save_suggestions(_suggestions(store, harness, proposal, spending))
+        for run in store.runs(proposal_id=proposal.id, kind="reflect"):
+            store.finish_run(run.id, "finished")
+    usable = [each for each in suggestions if each.outcome == "chosen"]  # so far
+    if len(usable) > 1:
+        usable = screen(harness, proposal, usable, spending)
+        store.settle_suggestions(usable)
+    first_best = [each for each in usable if each.outcome == "chosen"] or [
+        each for each in suggestions if each.operations
+    ]
+    return _save_first(store, harness, proposal, first_best[0]) if first_best else None
+
+
+def why_nothing(store: LoopStore, proposal: Proposal) -> str:
+    """Why no revision came of what the reflector suggested."""
+    reasons = [suggestion.reason for suggestion in store.suggestions(proposal.id)]
+    return f"nothing to propose: {'; '.join(dict.fromkeys(reasons)) or _NOTHING}"
+
+
+def _save_first(store: LoopStore, harness: Harness, proposal: Proposal, suggestion: Suggestion) -> Revision:
+    rules = apply_operations(store.prompt_version(proposal.base_version_id).rules, suggestion.operations)
     candidate = _candidate(store, proposal, rules)
     return store.save_revision(
         Revision(
             proposal_id=proposal.id,
             revision=1,
-            operations=change.operations,
+            operations=suggestion.operations,
             rules=rules,
             text_hash=candidate.text_hash,
-            rationale=change.rationale,
+            rationale=suggestion.rationale,
             author=f"reflector {harness.task.improve.reflector}",
             findings=inspect_rules(candidate),
             created_at=utc_now(),
         )
     )
+
+
+def _suggestions(store: LoopStore, harness: Harness, proposal: Proposal, spending: Spending) -> list[Suggestion]:
+    """The reflector's answers, looked at by the guards. What no guard refuses is "chosen" until it is outscored."""
+    made: list[Suggestion] = []
+    for number, answer in enumerate(_ask(store, harness, proposal, spending), start=1):
+        if isinstance(answer, ProposedChange) and answer.operations:
+            made.append(_inspected(store, proposal, answer, number, made))
+            continue
+        reason = answer.reason if isinstance(answer, NoChange) else f"a change without operations: {answer.rationale}"
+        outcome = "refused" if answer.reply is None else "malformed"
+        made.append(_suggestion(proposal, number, outcome=outcome, reason=reason, reply=answer.reply))
+    return made
+
+
+def _inspected(
+    store: LoopStore, proposal: Proposal, change: ProposedChange, number: int, earlier: Sequence[Suggestion]
+) -> Suggestion:
+    base = store.prompt_version(proposal.base_version_id)
+    candidate = _candidate(store, proposal, apply_operations(base.rules, change.operations))
+    reasons = [f"{each.guard}: {each.reason}" for each in inspect_rules(candidate)]
+    if same := [each.number for each in earlier if each.text_hash == candidate.text_hash]:
+        reasons = [f"the same text as suggestion {same[0]}"]
+    return _suggestion(
+        proposal,
+        number,
+        outcome="refused" if reasons else "chosen",
+        reason="; ".join(reasons),
+        operations=change.operations,
+        text_hash=candidate.text_hash,
+        rationale=change.rationale,
+        reply=change.reply,
+    )
+
+
+def _suggestion(proposal: Proposal, number: int, **values: object) -> Suggestion:
+    named = {"proposal_id": proposal.id, "number": number, "created_at": utc_now()}
+    return Suggestion.model_validate(named | values)
 
 
 def edited_revision(store: LoopStore, proposal: Proposal, texts: Sequence[str], *, by: str, reason: str) -> Revision:
@@ -110,13 +175,19 @@ def _refused(store: LoopStore, prompt_name: str) -> dict[str, str]:
     }
 
 
-def _ask(store: LoopStore, harness: Harness, proposal: Proposal) -> ProposedChange | None:
-    name, folder = harness.task.improve.reflector, harness.task.path.parent if harness.task.path else None
+def _ask(store: LoopStore, harness: Harness, proposal: Proposal, spending: Spending) -> list[ProposedChange | NoChange]:
+    """At most ``improve.candidates`` answers."""
+    task = harness.task
+    name, folder = task.improve.reflector, task.path.parent if task.path else None
     reflector = build_reflector(name, folder)
+    engine = ReflectionEngine(harness, proposal, reflection_engine(harness), spending)
     try:
-        changes = reflector.propose(reflection_context(store, harness, proposal))
+        answers = list(reflector.propose(reflection_context(store, harness, proposal, engine)))
     except LoopError:
         raise
     except Exception as error:  # the user's code may raise anything
         raise UsageError(f"the reflector {name!r} broke: {type(error).__name__}: {error}") from error
-    return next(iter(changes), None)
+    for answer in answers:
+        if not isinstance(answer, ProposedChange | NoChange):
+            raise UsageError(f"the reflector {name!r} returned {answer!r}, which is no ProposedChange")
+    return answers[: task.improve.candidates]

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from loopeng.attempt.events import ProgressEvent, ProposalMoved
 from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop
-from loopeng.improve.drafting import draft, repeat_revision, revision_candidate
+from loopeng.improve.drafting import draft, repeat_revision, revision_candidate, why_nothing
 from loopeng.improve.gate import Trial, TrialSplit, compare
 from loopeng.improve.guards import inspect_rules
 from loopeng.improve.reproduction import NOT_REPRODUCED
@@ -113,13 +113,19 @@ def reproduce(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveS
 
 
 def reflect(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
-    """Ask the reflector and keep its change as revision 1; nothing to change ends the proposal."""
+    """Ask the reflector and keep its best change as revision 1; nothing to change ends the proposal.
+
+    At a limit the proposal stays in drafting: what is asked and run by then is kept.
+    """
     context, proposal = runtime.context, _proposal(state, runtime)
     if proposal.revision == 0:
-        change = draft(context.store, context.harness_for(proposal), proposal)
+        try:
+            change = draft(context.store, context.harness_for(proposal), proposal, context.limits)
+        except BudgetStop as stop:
+            context.move(proposal, "drafting", {"drafting"}, f"budget: {stop}")
+            return _going(False)
         if change is None:
-            reason = "nothing to propose: every remedy is among the rules already, or the patterns have none"
-            context.move(proposal, "archived", {"drafting"}, reason)
+            context.move(proposal, "archived", {"drafting"}, why_nothing(context.store, proposal))
             return _going(False)
     return _going(context.move(proposal, "testing", {"drafting"}))
 

@@ -9,9 +9,10 @@ from loopeng.errors import ConflictError, UsageError
 from loopeng.improve.cycle import advance
 from loopeng.improve.guards import Candidate, inspect_rules
 from loopeng.improve.rules import apply_operations, operations_between
-from loopeng.patterns.trigger import MAX_PATTERNS, count_on_reflect
+from loopeng.patterns.standing import standings
+from loopeng.patterns.trigger import MAX_PATTERNS, why_never
 from loopeng.prompts import text_hash
-from loopeng.schema import OPEN_STATES, FailurePattern, PromptVersion, Proposal, Revision, RuleOperation, utc_now
+from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Revision, RuleOperation, utc_now
 
 __all__ = ["submit_rules"]
 
@@ -77,20 +78,16 @@ def _frequent(harness: Harness, base: PromptVersion) -> list[str]:
     open_ones = store.proposals(prompt_name=base.prompt_name, states=OPEN_STATES)
     taken = {pattern_id for proposal in open_ones for pattern_id in proposal.pattern_ids}
     evaluators = {spec.id for spec in task.evaluators}
-    counted = [
-        count_on_reflect(store, pattern, base.id, task)
-        for pattern in store.patterns(base.prompt_name)
-        if pattern.evaluator in evaluators and _may_be_proposed(pattern) and pattern.id not in taken
+    shown = [
+        each.pattern.id
+        for each in standings(store, task, base)
+        if each.samples and each.pattern.evaluator in evaluators and why_never(each.pattern) is None
     ]
-    shown = sorted((pattern for pattern in counted if pattern.num_samples), key=lambda it: (-it.num_samples, it.id))
+    shown = [pattern_id for pattern_id in shown if pattern_id not in taken]
     if not shown:
         hint = f"{', '.join(each.id for each in open_ones)} is open" if taken else "run the suite first"
         raise UsageError(f"there is no failure that a proposal could be about: {hint}")
-    return [pattern.id for pattern in shown[:MAX_PATTERNS]]
-
-
-def _may_be_proposed(pattern: FailurePattern) -> bool:
-    return pattern.fault_side == "model" and pattern.state != "muted" and pattern.merged_into is None
+    return shown[:MAX_PATTERNS]
 
 
 def _checked(harness: Harness, base: PromptVersion, pattern_ids: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text
 from loopeng.report.layout import columns, count, excerpt, moment
 from loopeng.report.terminal import NextCommands, commands_text, evidence_line, state_text
-from loopeng.schema import GateReport
+from loopeng.schema import GateReport, RuleOperation
 
 if TYPE_CHECKING:
     from loopeng.cards import Card, DiffPart, OutputPair
@@ -24,6 +24,7 @@ def card_text(card: Card, commands: NextCommands | None) -> str:
         _head(card),
         _section("change  [-removed-] {+added+}", marked_diff(card.word_diff)),
         _section("why", card.revision.rationale),
+        _section("suggestions that were not chosen", _not_chosen(card)),
         _section("failures it is for (real first attempts of the reflect split)", _patterns(card)),
         _section("reproduction (failing samples again, new seed)", _reproduction(card)),
         _section("evidence", _evidence(card)),
@@ -59,6 +60,7 @@ def card_document(card: Card, commands: NextCommands | None) -> dict[str, Any]:
         "pairs": [vars(pair) for pair in card.pairs],
         "cost_change": card.cost_change,
         "ledger": ledger_document(card.ledger),
+        "not_chosen": card.not_chosen,
         "history": [vars(entry) for entry in card.history],
         "commands": None if commands is None else vars(commands),
     }
@@ -79,6 +81,23 @@ def _head(card: Card) -> str:
 
 def _section(title: str, body: str) -> str:
     return f"{title}\n" + "\n".join(f"    {line}".rstrip() for line in body.splitlines()) if body.strip() else ""
+
+
+def _not_chosen(card: Card) -> str:
+    lines = []
+    for each in card.not_chosen:
+        passed = (
+            "" if each.num_screened is None else f" ({each.num_passed} of {each.num_screened} reflect samples passed)"
+        )
+        lines.append(f"{each.number}  {each.outcome}{passed}: {each.reason}")
+        lines += [f"    {_operation(operation)}" for operation in each.operations]
+        if not each.operations and each.reply:
+            lines.append(f"    {excerpt(each.reply, 160)}")
+    return "\n".join(lines)
+
+
+def _operation(operation: RuleOperation) -> str:
+    return " ".join(filter(None, (operation.op, operation.rule_id, operation.text)))
 
 
 def _patterns(card: Card) -> str:

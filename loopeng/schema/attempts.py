@@ -12,7 +12,7 @@ from loopeng.schema.base import FaultSide, Noun
 __all__ = ["Arm", "Attempt", "EvalResult", "Message", "Run", "RunKind", "RunStatus", "SampleResult", "Usage", "Verdict"]
 
 Verdict = Literal["pass", "fail", "error"]
-RunKind = Literal["suite", "live", "reproduce", "screen", "gate", "holdout"]
+RunKind = Literal["suite", "live", "reproduce", "reflect", "screen", "gate", "holdout"]
 RunStatus = Literal["running", "finished", "interrupted", "budget"]
 Arm = Literal["baseline", "candidate", "repeat"]  # repeat: the baseline once more, for the A/A check
 

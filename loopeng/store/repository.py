@@ -19,12 +19,15 @@ from loopeng.store.looks import LookRoom
 from loopeng.store.merging import MergingRoom
 from loopeng.store.prompts import PromptRoom
 from loopeng.store.runs import RunRoom
+from loopeng.store.suggestions import SuggestionRoom
 from loopeng.store.tasks import TaskRoom
 
 __all__ = ["LoopStore"]
 
 
-class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, MergingRoom, DecisionRoom, LookRoom, LeaseRoom):
+class LoopStore(
+    TaskRoom, PromptRoom, RunRoom, AttemptRoom, MergingRoom, DecisionRoom, LookRoom, LeaseRoom, SuggestionRoom
+):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 
     Conflicts between people or processes are ConflictError and its leaves; unknown ids are NotFoundError.

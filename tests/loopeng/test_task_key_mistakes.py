@@ -181,6 +181,37 @@ BROKEN = [
         "escalate",
     ),
     Broken("reflector", "reflector: hints", "reflector: hint", "improve", "improve.reflector", "'hints'"),
+    Broken(
+        "candidates of hints",
+        "reflector: hints",
+        "reflector: hints, candidates: 2",
+        "improve",
+        "improve.candidates: the reflector hints makes one change",
+        "write reflector: llm",
+    ),
+    Broken(
+        "engine of hints",
+        "reflector: hints",
+        "reflector: hints, engine: {}",
+        "improve",
+        "improve.engine: the reflector hints asks no engine",
+        "write reflector: llm",
+    ),
+    Broken(
+        "reflector's model",
+        "reflector: hints",
+        "reflector: llm, engine: {model: smollm2-135}",
+        "improve",
+        "improve.engine.model: unknown model 'smollm2-135'",
+        "did you mean 'smollm2-135m'",
+    ),
+    Broken(
+        "reflector's script",
+        "reflector: hints",
+        "reflector: llm, engine: {kind: scripted, script: nowhere.yaml}",
+        "improve",
+        "improve.engine.script: there is no file",
+    ),
 ]
 
 

@@ -267,3 +267,44 @@ def test_an_edit_that_is_interrupted_says_how_to_go_on(
     assert "the edit is recorded, but not counted yet" in result.stderr
     assert re.search(r"loopeng propose \S*task.yaml", result.stderr)
     assert "testing" in invoke("queue", "list").stdout
+
+
+def test_a_proposal_that_got_no_readable_reply_says_what_was_said(shop: Shop, invoke: Invoke) -> None:
+    """Archived without a text; ``queue show`` must not only say that there is nothing to show."""
+    shop.write("reflections.json", '{"default": "I would add a rule about brevity."}')
+    shop.change(
+        "loop: {",
+        "improve: {reflector: llm, candidates: 2, engine: {kind: scripted, script: reflections.json}}\nloop: {",
+    )
+    report = invoke("run", code=3).stdout
+    assert "nothing to propose: the reply could not be read" in report
+    (proposal,) = json.loads(invoke("queue", "list", "--all", "--json").stdout) or [None]
+    assert proposal is None  # nothing to decide: the list in words has it
+    line = invoke("queue", "list", "--all").stdout.splitlines()[-1]
+    told = invoke("queue", "show", line.split()[0], code=2).stderr
+    assert "suggestion 1, malformed: the reply could not be read" in told and "suggestion 2, malformed" in told
+    for kind in ("reflect", "screen"):
+        assert isinstance(json.loads(invoke("runs", "list", "--kind", kind, "--json").stdout), list)
+    run_id = json.loads(invoke("runs", "list", "--kind", "reflect", "--json").stdout)[0]["run"]["id"]
+    assert run_id in invoke("runs", "show", run_id).stdout
+
+
+def test_what_was_not_chosen_is_on_the_card(shop: Shop, invoke: Invoke) -> None:
+    replies = [
+        '{"operations": [{"op": "add", "text": "Be kind."}]}',
+        '{"operations": [{"op": "add", "text": "Write one short sentence."}]}',
+    ]
+    shop.write("reflections.json", json.dumps({"default": [reply for reply in replies for _ in range(2)]}))
+    shop.change(
+        "loop: {",
+        "improve: {reflector: llm, candidates: 2, engine: {kind: scripted, script: reflections.json}}\nloop: {",
+    )
+    invoke("run", code=3)
+    (proposal,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert proposal["rules"] == ["Write one short sentence."]
+    text = invoke("queue", "show", proposal["id"]).stdout
+    assert "suggestions that were not chosen\n    1  outscored (0 of 5 reflect samples passed): suggestion 2" in text
+    assert "add Be kind." in text
+    document = json.loads(invoke("queue", "show", proposal["id"], "--json").stdout)
+    assert [each["outcome"] for each in document["not_chosen"]] == ["outscored"]
+    assert json.loads(invoke("runs", "list", "--kind", "screen", "--json").stdout)

@@ -10,7 +10,7 @@ from loopeng.attempt.harness import Harness
 from loopeng.errors import TaskError, UsageError
 from loopeng.improve import HintsReflector, build_reflector, propose, recover
 from loopeng.improve.reflect import reflection_context
-from loopeng.ports import ReflectionContext
+from loopeng.ports import NoChange, ProposedChange, ReflectionContext
 from loopeng.runner import run_suite
 from loopeng.schema import (
     Attempt,
@@ -34,18 +34,23 @@ def pattern(number: int, remedy: str | None) -> FailurePattern:
     )  # fmt: skip
 
 
-def context(*patterns: FailurePattern, rules: Sequence[str] = ()) -> ReflectionContext:
+def context(*patterns: FailurePattern, rules: Sequence[str] = (), max_rules: int = 12) -> ReflectionContext:
     head = PromptVersion(
         id="ver-1", prompt_name="p", number=1, template="{{ rules }}", text_hash="0" * 64, source="task file",
-        rules=tuple(Rule(id=f"rule-{text}", text=text) for text in rules), created_by="ana", created_at=utc_now(),
+        rules=tuple(Rule(id=f"rule-{text}", text=text, pattern_ids=(f"pat-{text[-1]}",)) for text in rules),
+        created_by="ana", created_at=utc_now(),
     )  # fmt: skip
-    return ReflectionContext(prompt=head, patterns=patterns)
+    return ReflectionContext(prompt=head, patterns=patterns, improve=ImproveSpec(max_rules=max_rules))
+
+
+def proposed(seen: ReflectionContext) -> ProposedChange:
+    (answer,) = HintsReflector().propose(seen)
+    assert isinstance(answer, ProposedChange)
+    return answer
 
 
 def test_hints_adds_one_rule_per_remedy() -> None:
-    (change,) = HintsReflector().propose(
-        context(pattern(1, "Be brief."), pattern(2, "No lists."), pattern(3, "Be brief."))
-    )
+    change = proposed(context(pattern(1, "Be brief."), pattern(2, "No lists."), pattern(3, "Be brief.")))
     assert [(each.op, each.text, each.pattern_ids) for each in change.operations] == [
         ("add", "Be brief.", ("pat-1", "pat-3")),
         ("add", "No lists.", ("pat-2",)),
@@ -54,7 +59,7 @@ def test_hints_adds_one_rule_per_remedy() -> None:
 
 
 def test_hints_never_repeats_a_rule_of_the_head() -> None:
-    (change,) = HintsReflector().propose(context(pattern(1, "Be brief."), pattern(2, "No lists."), rules=["be  brief"]))
+    change = proposed(context(pattern(1, "Be brief."), pattern(2, "No lists."), rules=["be  brief"]))
     assert [each.text for each in change.operations] == ["No lists."]
     assert HintsReflector().propose(context(pattern(1, "Be brief."), rules=["Be brief."])) == ()
     assert HintsReflector().propose(context(pattern(1, None))) == ()
@@ -62,8 +67,25 @@ def test_hints_never_repeats_a_rule_of_the_head() -> None:
 
 def test_hints_makes_one_rule_of_remedies_that_read_alike() -> None:
     """Two rules would be refused by the guard against duplicates, and nothing be proposed at all."""
-    (change,) = HintsReflector().propose(context(pattern(1, "Be brief."), pattern(2, "be  brief")))
+    change = proposed(context(pattern(1, "Be brief."), pattern(2, "be  brief")))
     assert [(each.text, each.pattern_ids) for each in change.operations] == [("Be brief.", ("pat-1", "pat-2"))]
+
+
+def test_in_a_full_list_a_remedy_takes_the_place_of_what_did_not_help() -> None:
+    """Rule "of 1" was made for pattern 1 and has not stopped it; that of pattern 7 may well work."""
+    full = ["made for 7", "made for 1"]
+    change = proposed(context(pattern(1, "Be brief."), rules=full, max_rules=2))
+    assert [(each.op, each.rule_id, each.text) for each in change.operations] == [
+        ("update", "rule-made for 1", "Be brief.")
+    ]
+    change = proposed(context(pattern(1, "Be brief."), pattern(2, "No lists."), rules=full, max_rules=3))
+    assert [(each.op, each.text) for each in change.operations] == [("update", "Be brief."), ("add", "No lists.")]
+
+
+def test_a_full_list_without_a_rule_for_the_pattern_is_said() -> None:
+    (answer,) = HintsReflector().propose(context(pattern(1, "Be brief."), rules=["for 7", "for 8"], max_rules=2))
+    assert isinstance(answer, NoChange) and answer.reply is None
+    assert answer.reason.startswith("3 rules are more than improve.max_rules allows") and "(2)" in answer.reason
 
 
 def test_reflectors_by_name(tmp_path: Path) -> None:
@@ -83,8 +105,7 @@ def test_reflectors_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("llm", UsageError, "later release"),
-        ("hint", UsageError, "'hint' is not known; use one of hints"),
+        ("hint", UsageError, "'hint' is not known; use one of hints, llm"),
         ("nowhere.at.all:thing", TaskError, "nowhere"),
     ],
 )
@@ -94,8 +115,8 @@ def test_what_cannot_be_built_says_why(name: str, error: type[Exception], messag
 
 
 def test_a_wrong_reflector_starts_no_proposal(harness: Harness, make_task: Callable[..., Task]) -> None:
-    task = make_task(improve=ImproveSpec(reflector="llm"))
-    with pytest.raises(UsageError, match="later release"):
+    task = make_task(improve=ImproveSpec(reflector="hint"))
+    with pytest.raises(UsageError, match="'hint' is not known"):
         propose(Harness.build(harness.store, task))
     assert harness.store.proposals() == []
 
