@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from loopeng.errors import NotFoundError
+from loopeng.improve.undoing import watches_behind
 from loopeng.prompts import rendered_template
 from loopeng.schema import (
     Attempt,
@@ -18,6 +19,7 @@ from loopeng.schema import (
     PromptVersion,
     Proposal,
     Revision,
+    Watch,
 )
 from loopeng.store import LoopStore
 
@@ -77,6 +79,7 @@ class Card:
     holdout: GateReport | None
     pairs: tuple[OutputPair, ...]
     history: tuple[HistoryEntry, ...]
+    watches: tuple[Watch, ...] = ()  # of the commit that a rollback proposal takes back: its evidence
 
     @property
     def id(self) -> str:
@@ -137,6 +140,7 @@ def card(store: LoopStore, proposal_id: str) -> Card:
         holdout=store.gate_report(proposal.id, revision.revision, "holdout"),
         pairs=_pairs(store, gate),
         history=_history(store, proposal),
+        watches=watches_behind(store, proposal),
     )
 
 

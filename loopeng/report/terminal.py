@@ -73,6 +73,7 @@ class ProposalView:
     gate: GateReport | None
     holdout: GateReport | None
     commands: NextCommands | None  # None where nobody can decide now
+    watched: tuple[str, ...] = ()  # the evidence of a rollback, which has no gate
 
 
 def run_text(
@@ -216,7 +217,7 @@ def proposal_text(view: ProposalView) -> str:
     state = state_text(view.state, view.state_reason)
     lines = [f"proposal {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
     lines += [f"    {line}" for line in view.changes]
-    lines.append(f"    {evidence_line(view.gate, view.holdout)}")
+    lines += [f"    {line}" for line in view.watched or (evidence_line(view.gate, view.holdout),)]
     if view.commands is not None:
         lines.append(commands_text(view.commands, indent="    "))
     return "\n".join(lines)

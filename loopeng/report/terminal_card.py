@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from loopeng.improve.undoing import watch_summary
 from loopeng.report.layout import columns, count, excerpt, moment
 from loopeng.report.terminal import NextCommands, commands_text, evidence_line, state_text
 from loopeng.schema import GateReport
@@ -52,6 +53,7 @@ def card_document(card: Card, commands: NextCommands | None) -> dict[str, Any]:
         "patterns": [vars(example) for example in card.patterns],
         "gate": card.gate,
         "holdout": card.holdout,
+        "watches": card.watches,
         "pairs": [vars(pair) for pair in card.pairs],
         "cost_change": card.cost_change,
         "history": [vars(entry) for entry in card.history],
@@ -63,7 +65,8 @@ def _head(card: Card) -> str:
     proposal = card.proposal
     state = state_text(proposal.state, proposal.state_reason)
     lines = [
-        f"proposal {card.id}  revision {card.revision.revision} by {card.revision.author}: {state}",
+        f"{'rollback' if proposal.kind == 'rollback' else 'proposal'} {card.id}  "
+        f"revision {card.revision.revision} by {card.revision.author}: {state}",
         f"prompt {proposal.prompt_name}, made for version {card.base.number}; text {card.text_hash[:8]}",
     ]
     if proposal.expires_at is not None and proposal.decidable:
@@ -88,6 +91,9 @@ def _patterns(card: Card) -> str:
 
 
 def _evidence(card: Card) -> str:
+    if card.proposal.kind == "rollback":
+        numbers = [f"{watch.pattern_id}  {watch_summary(watch)}" for watch in card.watches]
+        return "\n".join(["a rollback has no gate: its evidence is what later runs showed", *numbers])
     lines = [evidence_line(card.gate, card.holdout)]
     if card.gate is not None and card.gate.pairs.num_pairs:
         lines += ["", _paired_table(card.gate)]

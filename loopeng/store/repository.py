@@ -19,11 +19,12 @@ from loopeng.store.patterns import PatternRoom
 from loopeng.store.prompts import PromptRoom
 from loopeng.store.runs import RunRoom
 from loopeng.store.tasks import TaskRoom
+from loopeng.store.watches import WatchRoom
 
 __all__ = ["LoopStore"]
 
 
-class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, PatternRoom, DecisionRoom, LeaseRoom):
+class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, PatternRoom, DecisionRoom, WatchRoom, LeaseRoom):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 
     Conflicts between people or processes are ConflictError and its leaves; unknown ids are NotFoundError.
