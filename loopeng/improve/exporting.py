@@ -19,6 +19,8 @@ from loopeng.yaml_lines import read_text
 
 __all__ = ["Export", "export_left_behind", "export_on_commit", "export_prompt", "export_target"]
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
 
 @dataclass(frozen=True)
 class Export:
@@ -90,15 +92,17 @@ def export_left_behind(store: LoopStore) -> list[Export]:
         with suppress(UsageError, OSError):
             path = export_target(store, prompt_name)
             written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-            if written_at < _head_since(store, prompt_name) and (export := export_on_commit(store, prompt_name)):
+            if written_at < _decided_at(store, prompt_name) and (export := export_on_commit(store, prompt_name)):
                 made.append(export)
     return made
 
 
-def _head_since(store: LoopStore, prompt_name: str) -> datetime:
+def _decided_at(store: LoopStore, prompt_name: str) -> datetime:
+    """When somebody decided that the head is what it is; the beginning of time where a file made it so."""
     head = store.head(prompt_name)
-    moves = [each.created_at for each in store.decisions(prompt_name=prompt_name) if each.version_id == head.id]
-    return max([head.created_at, *moves])
+    rollbacks = [each for each in store.decisions(prompt_name=prompt_name) if each.action == "rollback"]
+    moves = [each.created_at for each in rollbacks if each.version_id == head.id]
+    return max([*moves, head.created_at if head.proposal_id else _NEVER])
 
 
 def _task_folder(store: LoopStore, task_path: Path) -> Path:

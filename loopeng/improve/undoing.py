@@ -80,7 +80,7 @@ def watch_summary(watch: Watch) -> str:
     ...     outcome="no_better",
     ...     num_samples=9,
     ...     num_failures=8,
-    ...     e_value=61.2,
+    ...     e_value=61.0,
     ...     e_value_fixed=0.1,
     ...     run_id="run-1",
     ...     checked_at=utc_now(),
@@ -99,7 +99,7 @@ def watch_summary(watch: Watch) -> str:
     ...         )
     ...     )
     ... )
-    failure rate 80 % before, 10 % at the commit, up to 30 % allowed; since then 8 of 9 samples: no better (e-value 61.2)
+    failure rate 80 % before, 10 % at the commit, up to 30 % allowed; since then 8 of 9 samples: no better (e-value 61)
     """
     before, after, bound = (
         f"{rate:.0%}".replace("%", " %") for rate in (watch.rate_before, watch.rate_after, watch.upper_bound)
