@@ -18,6 +18,7 @@ __all__ = ["LARGEST", "e_value_above", "e_value_below", "rejects"]
 
 LARGEST = 1e12  # evidence is cut here: less evidence is still valid, and an infinite number could not be stored
 _GRID_SIZE = 20
+_NEXT_TO_ONE = 1e-9  # nearer to 1 the alternatives cannot be told from it
 
 
 def e_value_above(num_failures: int, num_samples: int, rate: float) -> float:
@@ -34,7 +35,7 @@ def e_value_above(num_failures: int, num_samples: int, rate: float) -> float:
         raise ValueError(f"a rate is between 0 and 1, not {rate}")
     if not 0 <= num_failures <= num_samples:
         raise ValueError(f"{num_failures} of {num_samples} samples cannot fail")
-    if rate == 1:
+    if rate > 1 - _NEXT_TO_ONE:
         return 1.0
     alternatives = [rate + (1 - rate) * (place + 0.5) / _GRID_SIZE for place in range(_GRID_SIZE)]
     return _mean_ratio(num_failures, num_samples - num_failures, rate, alternatives)
