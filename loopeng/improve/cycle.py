@@ -9,11 +9,9 @@ from pathlib import Path
 from loopeng.attempt.events import ProgressEvent, ProposalMoved
 from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import ConflictError, LoopError, UsageError
-from loopeng.improve.exporting import export_left_behind
 from loopeng.improve.reflect import build_reflector
-from loopeng.improve.undoing import propose_rollbacks
+from loopeng.improve.undoing import look_after
 from loopeng.improve.unproposed import led_to_nothing
-from loopeng.improve.watching import check_watches
 from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers
 from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task
 from loopeng.schema.task import BudgetSpec
@@ -93,14 +91,7 @@ def recover(store: LoopStore, *, harness: Harness | None = None) -> list[Proposa
     if harness is not None:
         waiting += store.proposals(prompt_name=harness.task.prompt.name, states=_UNFINISHED)
     moved = [_advance_or_note(store, proposal, harness) for proposal in waiting]
-    export_left_behind(store)
-    for prompt_name in store.prompt_names():
-        check_watches(store, prompt_name)
-    asked = propose_rollbacks(store, harness.task) if harness is not None else []
-    if harness is not None:
-        for proposal in asked:
-            harness.on_event(ProposalMoved(proposal.id, proposal.state, proposal.state_reason))
-    return [*moved, *asked]
+    return [*moved, *look_after(store, harness)]
 
 
 def checkpoints_path(store: LoopStore) -> Path:

@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from loopeng.attempt.events import ProposalMoved
+from loopeng.attempt.harness import Harness, ignore_event
+from loopeng.improve.exporting import export_left_behind
 from loopeng.improve.rules import apply_operations
-from loopeng.improve.watching import versions_under
+from loopeng.improve.watching import check_watches, versions_under
 from loopeng.prompts import text_hash
 from loopeng.schema import Proposal, Revision, Rule, RuleOperation, Task, Watch, utc_now
 from loopeng.schema.task import parse_duration
 from loopeng.store import LoopStore
 
-__all__ = ["inverse_operations", "propose_rollbacks", "watch_summary", "watches_behind"]
+__all__ = ["inverse_operations", "look_after", "propose_rollbacks", "watch_summary", "watches_behind"]
+
+
+def look_after(store: LoopStore, harness: Harness | None = None) -> list[Proposal]:
+    """What committed changes need once more where somebody was cut off: their prompt's file, and the runs' verdicts.
+
+    With a harness, changes of its prompt that turned out no better lead to rollback proposals, which come back.
+    """
+    export_left_behind(store)
+    for prompt_name in store.prompt_names():
+        check_watches(store, prompt_name, harness.on_event if harness is not None else ignore_event)
+    asked = propose_rollbacks(store, harness.task) if harness is not None else []
+    for proposal in asked:
+        if harness is not None:
+            harness.on_event(ProposalMoved(proposal.id, proposal.state))
+    return asked
 
 
 def propose_rollbacks(store: LoopStore, task: Task) -> list[Proposal]:

@@ -92,7 +92,8 @@ def check_watches(
     Counted are the samples of suite runs under the watched version or one that descends from it, as long as nothing
     newer for the same pattern was committed and the change was not taken back: each sample's first attempt in the first
     such run where it is not in error, and never one of the gate's samples, which the change was chosen by. A run of a
-    task without the pattern's evaluator says nothing. A pattern that was reopened stays so for this watch.
+    task without the pattern's evaluator says nothing, nor does any where the pattern's fingerprints are of an earlier
+    version. A pattern that was reopened stays so for this watch.
     """
     watches = store.watches(prompt_name)
     if not watches:
@@ -102,7 +103,7 @@ def check_watches(
         ids = versions_under(store, watch, watches, versions)
         pattern = store.pattern(watch.pattern_id)
         runs = [run for run in looking.runs(ids) if pattern.evaluator in looking.evaluators(run)]
-        if runs and (watch.check is None or watch.check.run_id != runs[-1].id):
+        if runs and looking.fingerprints(pattern) and (watch.check is None or watch.check.run_id != runs[-1].id):
             check = _judge(watch, looking.counts(runs, pattern, looking.gate_samples(watch.proposal_id)), runs[-1])
             if store.save_watch_check(watch, check):
                 checked.append(watch.model_copy(update={"check": check}))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from loopeng.patterns.fingerprint import normalise
-from loopeng.patterns.showing import fingerprint_of, own_values
+from loopeng.patterns.fingerprint import fingerprint, normalise
 from loopeng.schema import Attempt, EvalResult, Run, Sample, Task
 from loopeng.store import LoopStore
 
@@ -27,14 +26,14 @@ def mine(store: LoopStore, run_id: str, task: Task) -> list[str]:
 
 
 def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt) -> set[str]:
-    own = own_values(sample)
+    own = {**sample.inputs, "target": sample.target}  # what a reason quotes of them is no part of the mistake
     return {
         store.record_occurrence(
             prompt_name=run.prompt_name,
             prompt_version_id=run.prompt_version_id,
             run_id=run.id,
             sample_id=sample.id,
-            fingerprint=fingerprint_of(sample, result),
+            fingerprint=fingerprint(result.evaluator, result.category or "", result.reason, own),
             evaluator=result.evaluator,
             category=result.category or "",
             reason=normalise(result.reason, own),

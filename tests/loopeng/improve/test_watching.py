@@ -78,12 +78,25 @@ def test_the_rates_are_those_of_the_pattern_itself(store: LoopStore, committed: 
 def test_another_failure_of_the_same_evaluator_is_not_the_pattern(store: LoopStore, pending: Proposal) -> None:
     """The rates of a whole evaluator would blame the change for mistakes it was never about."""
     with closing(sqlite3.connect(store.path)) as connection:
-        connection.execute("UPDATE failure_pattern SET fingerprint = 'v1:another' WHERE evaluator = 'short'")
+        connection.execute(
+            "UPDATE failure_pattern SET fingerprint = fingerprint || '-another' WHERE evaluator = 'short'"
+        )
         connection.commit()
     approve(store, pending.id, by="ana", seen=store.revision(pending.id).text_hash, accept_untested=True)
     short = next(each for each in store.patterns("describe") if each.evaluator == "short")
     rates = {watch.pattern_id: watch.rate_before for watch in store.watches("describe")}
     assert rates.pop(short.id) == 0.0 and set(rates.values()) == {0.8}
+
+
+def test_a_pattern_that_nothing_can_show_any_more_is_not_called_fixed(
+    store: LoopStore, committed: Proposal, later: Later
+) -> None:
+    """Its fingerprint is from before the normaliser changed: silence is no proof."""
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("UPDATE failure_pattern SET fingerprint = 'v0:' || id")
+        connection.commit()
+    later()
+    assert outcomes(store) == {None} and states(store) == {"watching"}
 
 
 def test_a_commit_without_counts_is_held_to_half_the_rate(store: LoopStore, pending: Proposal) -> None:
