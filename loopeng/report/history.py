@@ -101,7 +101,8 @@ def _decision(decision: Decision, numbers: Mapping[str, int]) -> str:
         parts.append("accepted without evidence")
     if decision.reason:
         parts.append(f"reason: {decision.reason}")
-    if (left := evidence.get("from_version_id")) in numbers:
+    left = str(evidence.get("from_version_id"))
+    if left in numbers:
         evidence["from_version_id"] = f"{left} ({numbers[left]})"
     if found := evidence_text(evidence):
         parts.append(f"evidence: {found}")

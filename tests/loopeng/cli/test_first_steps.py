@@ -24,7 +24,7 @@ COMMANDS = [
     *(("runs", name) for name in ("list", "show")),
     *(("failures", name) for name in ("list", "show")),
     *(("queue", name) for name in ("list", "show", "approve", "reject", "edit")),
-    *(("prompts", name) for name in ("list", "log", "show", "diff", "rollback")),
+    *(("prompts", name) for name in ("list", "log", "show", "diff", "rollback", "export", "verify")),
 ]
 
 
