@@ -11,7 +11,7 @@ import pytest
 
 from loopeng.approvals import approve, card, reject, rollback
 from loopeng.attempt.harness import Harness
-from loopeng.improve import check_watches, recover
+from loopeng.improve import check_watches, propose, recover
 from loopeng.improve.undoing import inverse_operations, propose_rollbacks
 from loopeng.improve.watching import upper_bound
 from loopeng.report.terminal_card import card_text
@@ -193,6 +193,18 @@ def test_a_change_that_is_no_better_may_be_taken_back(store: LoopStore, committe
     shown = card_text(card(store, asked.id), None)
     assert shown.startswith(f"rollback {asked.id}") and "40 of 49 samples" in shown and "gate: not run" not in shown
     assert recover(store, harness=harness) == []  # asked once
+
+
+def test_what_was_taken_back_is_not_proposed_again(store: LoopStore, committed: Proposal, later: Later) -> None:
+    """Else the same remedies go round in circles: committed, no better, taken back, committed."""
+    (asked,) = recover(store, harness=later(40))
+    approve(store, asked.id, by="ana", seen=store.revision(asked.id).text_hash, accept_untested=True)
+    assert store.head("describe").rules == ()
+    harness = later(40)
+    assert recover(store, harness=harness) == []  # taking back is not watched
+    assert {watch.proposal_id for watch in store.watches("describe")} == {committed.id}
+    (again,) = propose(harness)
+    assert again.state == "archived" and f"{asked.id} took it back" in (again.state_reason or "")
 
 
 def test_after_a_no_nobody_is_asked_again(store: LoopStore, committed: Proposal, later: Later) -> None:
