@@ -142,13 +142,14 @@ class Loop:
 
         ``resume`` goes on with the newest run that was stopped; ``limit`` takes only the first samples.
         """
-        from loopeng.improve import recover
+        from loopeng.improve import check_watches, recover
         from loopeng.runner import run_suite
 
         task = task if isinstance(task, Task) else load_task(task)
         recover(self.store)  # what was approved while nobody could commit it counts from now on
         harness = self._harness(task, on_event=on_event)
         summary = run_suite(harness, resume=resume, limit=limit)
+        check_watches(self.store, summary.run.prompt_name, harness.on_event)
         wanted = task.improve.enabled if improve is None else improve
         proposals: list[Proposal] = []
         improve_error = None

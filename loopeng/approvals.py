@@ -13,7 +13,7 @@ from typing import Any
 from loopeng.attempt.harness import Harness
 from loopeng.cards import Card, card
 from loopeng.errors import NotFoundError, StaleProposalError, UsageError
-from loopeng.improve import NO_EVIDENCE, LeaseHeldError, advance
+from loopeng.improve import NO_EVIDENCE, LeaseHeldError, advance, export_on_commit
 from loopeng.improve.drafting import edited_revision
 from loopeng.schema import Decision, GateReport, PromptVersion, Proposal
 from loopeng.store import LoopStore
@@ -132,7 +132,9 @@ def rollback(store: LoopStore, prompt_name: str, *, to: str | int | None, by: st
     target = _version(store, head, to)
     if target.id == head.id:
         raise UsageError(f"version {head.number} is the head of {prompt_name!r} already")
-    return store.rollback(prompt_name, to_version_id=target.id, seen_head_id=head.id, by=by, reason=reason)
+    moved = store.rollback(prompt_name, to_version_id=target.id, seen_head_id=head.id, by=by, reason=reason)
+    export_on_commit(store, prompt_name)
+    return moved
 
 
 def _wake(store: LoopStore, proposal_id: str, harness: Harness | None = None) -> Proposal:

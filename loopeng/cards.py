@@ -11,6 +11,7 @@ from typing import Literal
 from loopeng.errors import NotFoundError
 from loopeng.improve.planning import LedgerEntry, ledger
 from loopeng.improve.reproduction import Reproduction, reproduction
+from loopeng.improve.undoing import watches_behind
 from loopeng.prompts import rendered_template
 from loopeng.schema import (
     Attempt,
@@ -21,6 +22,7 @@ from loopeng.schema import (
     Proposal,
     Revision,
     Suggestion,
+    Watch,
 )
 from loopeng.store import LoopStore
 
@@ -83,6 +85,7 @@ class Card:
     ledger: tuple[LedgerEntry, ...] = ()  # every look of the prompt
     reproduction: Reproduction | None = None  # whether the failures came back before anything was proposed
     not_chosen: tuple[Suggestion, ...] = ()
+    watches: tuple[Watch, ...] = ()  # of the commit that a rollback proposal takes back: its evidence
 
     @property
     def id(self) -> str:
@@ -146,6 +149,7 @@ def card(store: LoopStore, proposal_id: str) -> Card:
         ledger=ledger(store, proposal.prompt_name),
         reproduction=reproduction(store, proposal),
         not_chosen=tuple(each for each in store.suggestions(proposal.id) if each.outcome != "chosen"),
+        watches=watches_behind(store, proposal),
     )
 
 

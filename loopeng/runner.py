@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from loopeng.attempt.budget import Budget
-from loopeng.attempt.events import EngineChanged, RunFinished, RunStarted, TemplateChanged
+from loopeng.attempt.events import EngineChanged, PromptFileBehind, RunFinished, RunStarted, TemplateChanged
 from loopeng.attempt.graph import attempt_graph
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.state import AttemptContext
 from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
 from loopeng.patterns.miner import mine
+from loopeng.prompts import text_hash
 from loopeng.run_summary import RunSummary, SplitSummary, summarize
 from loopeng.schema import PromptVersion, Run, Sample, Task
 from loopeng.schema.attempts import RunStatus
@@ -111,9 +112,16 @@ def _begin(harness: Harness) -> Run:
     """The template becomes the head if it is new; the run's row is there before any work."""
     store, task = harness.store, harness.task
     engine = harness.description()
-    version, is_new, stale = store.adopt_template(task.prompt.name, task.template, by="task file")
+    name, rules = task.prompt.name, task.file_rules
+    version, is_new, stale = store.adopt_template(name, task.template, by="task file", rules=rules)
     if is_new and version.source == "file edit":
-        harness.on_event(TemplateChanged(version, stale))
+        before = store.prompt_version(version.parent_id).rules if rules is not None and version.parent_id else ()
+        lost = {rule.id: rule.text for rule in before}.keys() - {rule.id for rule in version.rules}
+        dropped = tuple(rule.text for rule in before if rule.id in lost)
+        harness.on_event(TemplateChanged(version, stale, rules_of_file=rules is not None, dropped=dropped))
+    elif rules is not None and (held := text_hash(task.template, rules)) != version.text_hash:
+        numbers = [each.number for each in store.prompt_versions(name) if each.text_hash == held]
+        harness.on_event(PromptFileBehind(version, numbers[-1]))
     return store.create_run(kind="suite", task=task, version=version, seed=task.run.seed, engine=engine)
 
 
@@ -140,7 +148,7 @@ def _reopen(harness: Harness, run_id: str | None) -> Run:
 
 def _changed_keys(before: Task, after: Task) -> list[str]:
     """The keys that decide what a run does and differ. Limits may be raised; thresholds and improvement are no work."""
-    free = {"path", "prompt", "limits", "improve", "gate", "approval", "run", "dataset"}
+    free = {"path", "prompt", "file_rules", "limits", "improve", "gate", "approval", "run", "dataset"}
     old, new = (task.model_dump(mode="json", by_alias=True, exclude=free) for task in (before, after))
     for keys, task in ((old, before), (new, after)):
         keys |= {"prompt.name": task.prompt.name, "run.seed": task.run.seed, "run.repeats": task.run.repeats}

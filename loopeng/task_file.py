@@ -8,8 +8,10 @@ from typing import Any
 
 from loopeng.dataset import Row, make_samples, read_rows
 from loopeng.errors import TaskError
+from loopeng.prompt_file import parse_prompt_file
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Sample, Task, TaskFile
+from loopeng.schema.task import PromptSpec
 from loopeng.task_checks import check_placeholders, problems_of_keys
 from loopeng.task_source import TaskSource, TemplateText
 from loopeng.validation import Loc, Problem, did_you_mean, key_path, validated
@@ -45,7 +47,7 @@ def _load(source: TaskSource) -> Task:
     rows, samples = _samples(keys, source)
     values = {name: getattr(keys, name) for name in TaskFile.model_fields}
     path = source.path.resolve() if source.path else None
-    task = Task(**values, template=template.template, samples=samples, path=path)
+    task = Task(**values, template=template.template, file_rules=written.rules, samples=samples, path=path)
     check_placeholders(task, written, rows, source)
     return task
 
@@ -67,6 +69,9 @@ def _template(keys: TaskFile, written: TemplateText) -> PromptTemplate:
         template = PromptTemplate(written.text)
     except TaskError as error:
         raise written.error(f"{what}: {error.message}", error.suggestion, line=error.line or 1) from None
+    if written.rules and not template.has_rules_slot:
+        message = f"{what}: there is no {{{{ rules }}}}, but front matter with {len(written.rules)} rules"
+        raise written.error(message, "put {{ rules }} where the rules belong")
     if keys.improve.enabled and not template.has_rules_slot:
         message = f"{what}: there is no {{{{ rules }}}}, so nothing learned could have a place"
         raise written.error(message, "put {{ rules }} at its end, or set improve: {enabled: false}")
@@ -78,11 +83,20 @@ def _template_text(keys: TaskFile, source: TaskSource) -> TemplateText:
         text = (keys.prompt.template or "").replace("\r\n", "\n")
         written = TemplateText(text, ("prompt", "template"), source)
     else:
-        loc = ("prompt", "file")
-        written = TemplateText(_referred(loc, source, keys.prompt.file), loc, source, source.shown(keys.prompt.file))
+        written = _prompt_file(keys.prompt, source, keys.prompt.file)
     if not written.text.strip():
         raise written.error(f"{key_path(written.loc)}: the template is empty")
     return written
+
+
+def _prompt_file(prompt: PromptSpec, source: TaskSource, name: str) -> TemplateText:
+    loc, shown = ("prompt", "file"), source.shown(name)
+    found = parse_prompt_file(_referred(loc, source, name), shown)
+    if found.name not in (None, prompt.name):
+        message = f"front matter: this is the file of the prompt {found.name!r}, the task's is {prompt.name!r}"
+        hint = "change the name here or prompt.name in the task file"
+        raise TaskError(message, file=shown, line=found.name_line, suggestion=hint)
+    return TemplateText(found.template, loc, source, shown, found.first_line, found.rules)
 
 
 def _referred(loc: Loc, source: TaskSource, name: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loopeng.errors import TaskError
+from loopeng.schema import Rule
 from loopeng.validation import Loc, Problem, key_path
 from loopeng.yaml_lines import YamlDocument, parse_yaml, read_text
 
@@ -70,11 +71,13 @@ class TemplateText:
     loc: Loc
     source: TaskSource
     own_file: str | None = None
+    first_line: int = 1  # of the text, in its own file
+    rules: tuple[Rule, ...] | None = None  # of its own file's front matter
 
     def error(self, message: str, suggestion: str | None = None, *, line: int = 1) -> TaskError:
         """A mistake on a line of the text, counted from 1."""
         if self.own_file is not None:
-            return TaskError(message, file=self.own_file, line=line, suggestion=suggestion)
+            return TaskError(message, file=self.own_file, line=self.first_line + line - 1, suggestion=suggestion)
         document = self.source.document
         place = document.text_line(self.loc, line)
         return TaskError(message, file=document.file, line=place, suggestion=suggestion)

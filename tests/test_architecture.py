@@ -51,7 +51,7 @@ LAYERS = {
         ["references", "yaml_lines"],
         ["schema"],
         ["ports"],
-        ["prompts"],
+        ["prompts", "prompt_file"],
         ["store"],
         ["evaluators"],
         ["engines"],

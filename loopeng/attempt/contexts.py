@@ -102,4 +102,6 @@ class LiveContexts:
         try:
             return self._harness.store.head(task.prompt.name)
         except NotFoundError:
-            return self._harness.store.adopt_template(task.prompt.name, task.template, by="task file")[0]
+            return self._harness.store.adopt_template(
+                task.prompt.name, task.template, by="task file", rules=task.file_rules
+            )[0]

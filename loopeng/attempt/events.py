@@ -7,9 +7,10 @@ callback stops the run, which loses nothing and can be resumed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult
+from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult, Watch
 
 __all__ = [
     "AttemptFinished",
@@ -18,11 +19,14 @@ __all__ = [
     "GatePlanned",
     "GateProgress",
     "ProgressEvent",
+    "PromptExported",
+    "PromptFileBehind",
     "ProposalMoved",
     "RunFinished",
     "RunStarted",
     "SampleFinished",
     "TemplateChanged",
+    "WatchMoved",
 ]
 
 
@@ -59,10 +63,32 @@ class RunFinished:
 
 @dataclass(frozen=True)
 class TemplateChanged:
-    """The task file's template became a new prompt version; open proposals for the old one went stale."""
+    """The task file's template became a new prompt version; open proposals for the old one went stale.
+
+    ``rules_of_file``: the rules are those of the prompt's file, not carried over; ``dropped`` had the old version only.
+    """
 
     version: PromptVersion
     stale_proposals: tuple[str, ...] = ()
+    rules_of_file: bool = False
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PromptFileBehind:
+    """The prompt's file holds an earlier version than the head; the run uses the head."""
+
+    head: PromptVersion
+    held_number: int
+
+
+@dataclass(frozen=True)
+class PromptExported:
+    """The prompt's file was written anew after its head moved, or could not be: ``error`` says why."""
+
+    version: PromptVersion
+    path: Path
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,12 +141,22 @@ class GateProgress:
     num_samples: int
 
 
+@dataclass(frozen=True)
+class WatchMoved:
+    """A run said something new of a committed change: its failure is fixed, came back, or is no better than before."""
+
+    watch: Watch
+
+
 ProgressEvent = (
     RunStarted
     | AttemptFinished
     | SampleFinished
     | RunFinished
     | TemplateChanged
+    | PromptFileBehind
+    | PromptExported
+    | WatchMoved
     | EngineChanged
     | EngineRetried
     | ProposalMoved

@@ -15,13 +15,17 @@ from loopeng.attempt.events import (
     GatePlanned,
     GateProgress,
     ProgressEvent,
+    PromptExported,
+    PromptFileBehind,
     ProposalMoved,
     RunFinished,
     RunStarted,
     SampleFinished,
     TemplateChanged,
+    WatchMoved,
 )
 from loopeng.cli.output import note
+from loopeng.improve.undoing import watch_summary
 from loopeng.report.evidence import plan_text
 from loopeng.report.layout import count, excerpt, rate
 from loopeng.schema import Run, Usage
@@ -105,12 +109,29 @@ class Progress:
 def remark(event: ProgressEvent) -> str | None:
     """What a person should know of an event, wherever the progress goes."""
     match event:
-        case TemplateChanged(version=version, stale_proposals=stale):
+        case TemplateChanged(version=version, stale_proposals=stale, rules_of_file=from_file, dropped=dropped):
             rules = f"its {count(len(version.rules), 'rule')} carried over" if version.rules else "it has no rules"
             gone = f"; stale now: {', '.join(stale)}" if stale else ""
+            if from_file:
+                rules = f"with the {count(len(version.rules), 'rule')} of its file"
+                gone = f"; no longer there: {'; '.join(map(repr, dropped))}{gone}" if dropped else gone
             return f"the template changed: prompt {version.prompt_name} is at version {version.number}, {rules}{gone}"
+        case PromptFileBehind(head=head, held_number=held):
+            return (
+                f"note: the file of prompt {head.prompt_name} holds version {held}, but version {head.number} is in "
+                f"use: 'loopeng prompts export {head.prompt_name}' writes it, or 'loopeng prompts rollback "
+                f"{head.prompt_name} --to {held}' goes back"
+            )
+        case PromptExported(version=version, path=path, error=None):
+            return f"prompt {version.prompt_name} version {version.number} written to {path}"
+        case PromptExported(version=version, error=error):
+            return (
+                f"note: prompt {version.prompt_name} version {version.number} is in use, but not in its file: {error}"
+            )
         case EngineChanged(run=run):
             return f"note: run {run.id} goes on with another engine, or other numerics, than it began with"
+        case WatchMoved(watch=watch):
+            return f"watch: pattern {watch.pattern_id} ({watch.proposal_id}): {watch_summary(watch)}"
         case _:
             return None
 

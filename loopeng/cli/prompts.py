@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
     from loopeng.schema import PromptVersion
     from loopeng.store import LoopStore
 
-__all__ = ["app", "diff", "list_", "log", "rollback", "show"]
+__all__ = ["app", "diff", "export", "list_", "log", "rollback", "show", "verify"]
 
-app = typer.Typer(no_args_is_help=True, help="Look at prompt versions, compare them, and go back.")
+app = typer.Typer(no_args_is_help=True, help="Look at prompt versions, compare them, write them out, and go back.")
 
 _Name = Annotated[str, typer.Argument(metavar="PROMPT", help="A prompt's name, as in the task file.")]
 _Version = Annotated[
@@ -60,7 +61,7 @@ def list_(json: Json = False, db: Db = None) -> None:
 
 @app.command()
 def log(prompt: _Name, json: Json = False, db: Db = None) -> None:
-    """Show a prompt's history: every version, and every decision with who, when and why.
+    """Show a prompt's history: every version, every decision with who, when, why and on what evidence, every watch.
 
     \b
     Example:
@@ -73,10 +74,11 @@ def log(prompt: _Name, json: Json = False, db: Db = None) -> None:
     with open_store(db) as store:
         head = store.head(prompt)
         versions, decisions = store.prompt_versions(prompt), store.decisions(prompt_name=prompt)
+        watches = store.watches(prompt)
         if json:
-            print_json({"head": head.id, "versions": versions, "decisions": decisions})
+            print_json({"head": head.id, "versions": versions, "decisions": decisions, "watches": watches})
         else:
-            print_text(history_text(head, versions, decisions))
+            print_text(history_text(head, versions, decisions, watches))
 
 
 @app.command()
@@ -159,8 +161,9 @@ def rollback(
       loopeng prompts rollback describe --to 1 --reason "start over"
     """
     from loopeng.approvals import rollback as move_back
-    from loopeng.cli.output import print_json, print_text
+    from loopeng.cli.output import note, print_json, print_text
     from loopeng.cli.places import open_store
+    from loopeng.improve import export_on_commit
     from loopeng.settings import read_settings
 
     person = read_settings().person(by)
@@ -170,6 +173,72 @@ def rollback(
             print_json(head)
         else:
             print_text(f"prompt {prompt} is back at version {head.number} ({head.id}), by {person}: {reason}")
+        if (export_ := export_on_commit(store, prompt)) is not None:
+            note(export_.error or f"written to {export_.path}")
+
+
+@app.command()
+def export(
+    prompt: _Name,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FILE", help="A file, or - for stdout. Default: prompt.file of the newest run."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a text that no version of the prompt has.")] = False,
+    db: Db = None,
+) -> None:
+    """Write the current version to a file: template, rules, and which version it is. For git, and for new databases.
+
+    \b
+    Example:
+      loopeng prompts export describe
+      loopeng prompts export describe --to - | less
+    """
+    from loopeng.cli.output import note
+    from loopeng.cli.places import open_store
+    from loopeng.improve.exporting import export_prompt, export_target
+    from loopeng.prompt_file import prompt_file_text
+
+    with open_store(db) as store:
+        head = store.head(prompt)
+        if to == "-":
+            typer.echo(prompt_file_text(head), nl=False)
+            return
+        path = Path(to) if to is not None else export_target(store, prompt)
+        written = export_prompt(store, prompt, path, force=force)
+        note(f"{path} {'holds' if written else 'held already'} version {head.number} of {prompt}")
+
+
+@app.command()
+def verify(
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="PROMPT", help="A prompt's name. Default: all prompts.")
+    ] = None,
+    json: Json = False,
+    db: Db = None,
+) -> None:
+    """Derive every text hash and every list of rules anew, and look for a decision behind every change. Exit 1 if not.
+
+    \b
+    Example:
+      loopeng prompts verify
+    """
+    from loopeng.cli.output import print_json, print_text
+    from loopeng.cli.places import open_store
+    from loopeng.improve.verifying import verify_prompt
+
+    with open_store(db) as store:
+        names = [prompt] if prompt is not None else store.stored_prompt_names()
+        found = [(name, each) for name in names for each in verify_prompt(store, name)]
+        number = sum(len(store.stored_versions(name)) for name in names) if not found else 0
+    if json:
+        print_json({"verified": number, "found": [{"prompt": name} | vars(each) for name, each in found]})
+    elif found:
+        print_text("\n".join(f"{name}: {each.where}: {each.what}" for name, each in found))
+    else:
+        print_text(f"{number} version{'' if number == 1 else 's'} verified")
+    if found:
+        raise typer.Exit(1)
 
 
 def _version(store: LoopStore, prompt: str, wanted: str | None) -> PromptVersion:

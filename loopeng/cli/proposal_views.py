@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loopeng.cli.places import command, found_task_file
+from loopeng.improve.exporting import export_on_commit
+from loopeng.improve.undoing import watch_summary, watches_behind
 from loopeng.report.changes import rule_changes
 from loopeng.report.terminal import NextCommands, ProposalView, short_evidence
 
@@ -46,6 +48,7 @@ def proposal_view(store: LoopStore, proposal: Proposal, db: Path) -> ProposalVie
         gate=gate,
         holdout=store.gate_report(proposal.id, revision.revision, "holdout"),
         commands=commands,
+        watched=tuple(watch_summary(watch) for watch in watches_behind(store, proposal)),
     )
 
 
@@ -82,6 +85,7 @@ def proposal_document(view: ProposalView) -> dict[str, Any]:
         "rules": [rule.text for rule in view.revision.rules],
         "gate": view.gate,
         "holdout": view.holdout,
+        "watched": list(view.watched),
         "commands": None if view.commands is None else vars(view.commands),
     }
 
@@ -141,6 +145,8 @@ def _approved(store: LoopStore, outcome: Outcome, db: Path) -> str:
         f"{proposal.id} approved by {outcome.decision.by}: "
         f"prompt {version.prompt_name} is now version {version.number} ({version.id})"
     ]
+    if (export := export_on_commit(store, version.prompt_name)) is not None:
+        lines.append(f"    file       {export.error or export.path}")
     if path is not None:
         lines.append(f"    run again  {command('run', db=db, task_path=path)}")
     lines.append(f"    undo       {command('prompts', 'rollback', version.prompt_name, '--reason', 'TEXT', db=db)}")

@@ -4,8 +4,10 @@ LangGraph is imported only in ``graph`` and ``nodes``, when a proposal is moved.
 """
 
 from loopeng.improve.cycle import LeaseHeldError, advance, propose, recover
+from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.gate import NO_EVIDENCE
 from loopeng.improve.reflect import REFLECTORS, HintsReflector, build_reflector
+from loopeng.improve.watching import check_watches
 
 __all__ = [
     "NO_EVIDENCE",
@@ -14,6 +16,8 @@ __all__ = [
     "LeaseHeldError",
     "advance",
     "build_reflector",
+    "check_watches",
+    "export_on_commit",
     "propose",
     "recover",
 ]

@@ -10,6 +10,7 @@ from loopeng.attempt.events import ProgressEvent, ProposalMoved
 from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import ConflictError, LoopError, UsageError
 from loopeng.improve.reflect import build_reflector
+from loopeng.improve.undoing import look_after
 from loopeng.improve.unproposed import led_to_nothing
 from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers, why_never
 from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task
@@ -76,8 +77,10 @@ def advance(
 
 
 def recover(store: LoopStore, *, harness: Harness | None = None) -> list[Proposal]:
-    """Finish what others left: proposals of the harness's prompt in drafting or testing, decided ones of any prompt.
+    """Finish what others left: proposals of the harness's prompt in drafting or testing, decided ones of any prompt,
+    watches that a finished run was to check, files that were to be written.
 
+    With a harness, changes of its prompt that turned out no better are proposed for a rollback, and come back too.
     A proposal another process works on is skipped. One that breaks keeps its state, with the reason; the rest goes on.
     """
     from loopeng.improve.graph import forget_threads
@@ -87,7 +90,8 @@ def recover(store: LoopStore, *, harness: Harness | None = None) -> list[Proposa
     waiting = [*store.proposals(states=["approved"]), *_unwatched(store)]
     if harness is not None:
         waiting += store.proposals(prompt_name=harness.task.prompt.name, states=_UNFINISHED)
-    return [_advance_or_note(store, proposal, harness) for proposal in waiting]
+    moved = [_advance_or_note(store, proposal, harness) for proposal in waiting]
+    return [*moved, *look_after(store, harness)]
 
 
 def checkpoints_path(store: LoopStore) -> Path:
@@ -133,7 +137,7 @@ def _checked(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[s
 
 def _unwatched(store: LoopStore) -> list[Proposal]:
     """Committed, but cut off before the last watch row."""
-    committed = store.proposals(states=["committed"])
+    committed = [each for each in store.proposals(states=["committed"]) if each.kind == "change"]
     names = {proposal.prompt_name for proposal in committed}
     watched = {(watch.proposal_id, watch.pattern_id) for name in names for watch in store.watches(name)}
     return [each for each in committed if not {(each.id, pattern_id) for pattern_id in each.pattern_ids} <= watched]

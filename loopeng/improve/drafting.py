@@ -168,11 +168,19 @@ def _candidate(store: LoopStore, proposal: Proposal, rules: tuple[Rule, ...]) ->
 
 
 def _refused(store: LoopStore, prompt_name: str) -> dict[str, str]:
-    """By text hash, why people did not want a text: they rejected it, or rolled it back."""
-    rolled_back = [each for each in store.decisions(prompt_name=prompt_name) if each.action == "rollback"]
-    return {each.seen_hash: each.reason for each in rolled_back} | {
-        revision.text_hash: decision.reason for _, revision, decision in store.rejected(prompt_name)
+    """By text hash, why people did not want a text: they rejected it, rolled it back, or took it back as no better."""
+    committed = store.proposals(prompt_name=prompt_name, states=["committed"])
+    taken_back = {
+        store.prompt_version(each.base_version_id).text_hash: f"{each.id} took it back: it was no better than before"
+        for each in committed
+        if each.kind == "rollback"
     }
+    rolled_back = [each for each in store.decisions(prompt_name=prompt_name) if each.action == "rollback"]
+    return (
+        taken_back
+        | {each.seen_hash: each.reason for each in rolled_back}
+        | {revision.text_hash: decision.reason for _, revision, decision in store.rejected(prompt_name)}
+    )
 
 
 def _ask(store: LoopStore, harness: Harness, proposal: Proposal, spending: Spending) -> list[ProposedChange | NoChange]:

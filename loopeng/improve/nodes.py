@@ -16,10 +16,11 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
-from loopeng.attempt.events import ProgressEvent, ProposalMoved
+from loopeng.attempt.events import ProgressEvent, PromptExported, ProposalMoved
 from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop
 from loopeng.improve.drafting import draft, repeat_revision, revision_candidate, why_nothing
+from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.gate import Trial, TrialSplit, compare
 from loopeng.improve.guards import inspect_rules
 from loopeng.improve.reproduction import NOT_REPRODUCED
@@ -183,11 +184,14 @@ def await_decision(state: ImproveState, runtime: Runtime[ImproveContext]) -> Imp
 
 
 def commit(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
-    """Move the prompt's head to the approved text, or find that the head has moved meanwhile."""
+    """Move the prompt's head to the approved text, or find that the head has moved meanwhile; then write its file."""
     context = runtime.context
     version = context.store.commit_proposal(state["proposal_id"])
     proposal = _proposal(state, runtime)
     context.on_event(ProposalMoved(proposal.id, proposal.state, proposal.state_reason))
+    export = export_on_commit(context.store, proposal.prompt_name) if version is not None else None
+    if export is not None:
+        context.on_event(PromptExported(export.version, export.path, export.error))
     return _going(version is not None)
 
 

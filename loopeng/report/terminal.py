@@ -74,6 +74,7 @@ class ProposalView:
     gate: GateReport | None
     holdout: GateReport | None
     commands: NextCommands | None  # None where nobody can decide now
+    watched: tuple[str, ...] = ()  # the evidence of a rollback, which has no gate
 
 
 def run_text(
@@ -217,7 +218,7 @@ def proposal_text(view: ProposalView) -> str:
     state = state_text(view.state, view.state_reason)
     lines = [f"proposal {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
     lines += [f"    {line}" for line in view.changes]
-    lines.append(f"    {evidence_line(view.gate, view.holdout)}")
+    lines += [f"    {line}" for line in view.watched or (evidence_line(view.gate, view.holdout),)]
     if view.gate is not None and (tested := finding_line(view.gate)):
         lines.append(f"    {tested}")
     if view.commands is not None:

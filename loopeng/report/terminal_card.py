@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from loopeng.improve.undoing import watch_summary
 from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text
 from loopeng.report.layout import columns, count, excerpt, moment
 from loopeng.report.terminal import NextCommands, commands_text, evidence_line, state_text
@@ -57,6 +58,7 @@ def card_document(card: Card, commands: NextCommands | None) -> dict[str, Any]:
         "reproduction": _reproduction_document(card),
         "gate": card.gate,
         "holdout": card.holdout,
+        "watches": card.watches,
         "pairs": [vars(pair) for pair in card.pairs],
         "cost_change": card.cost_change,
         "ledger": ledger_document(card.ledger),
@@ -70,7 +72,8 @@ def _head(card: Card) -> str:
     proposal = card.proposal
     state = state_text(proposal.state, proposal.state_reason)
     lines = [
-        f"proposal {card.id}  revision {card.revision.revision} by {card.revision.author}: {state}",
+        f"{'rollback' if proposal.kind == 'rollback' else 'proposal'} {card.id}  "
+        f"revision {card.revision.revision} by {card.revision.author}: {state}",
         f"prompt {proposal.prompt_name}, made for version {card.base.number}; text {card.text_hash[:8]}",
     ]
     if proposal.expires_at is not None and proposal.decidable:
@@ -127,6 +130,9 @@ def _reproduction_document(card: Card) -> dict[str, Any] | None:
 
 
 def _evidence(card: Card) -> str:
+    if card.proposal.kind == "rollback":
+        numbers = [f"{watch.pattern_id}  {watch_summary(watch)}" for watch in card.watches]
+        return "\n".join(["a rollback has no gate: its evidence is what later runs showed", *numbers])
     lines = [evidence_line(card.gate, card.holdout)]
     if card.gate is not None and (tested := finding_line(card.gate)):
         lines.append(tested)

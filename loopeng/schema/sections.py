@@ -31,7 +31,8 @@ class PromptSpec(Noun):
     template: str | None = Field(None, description="The template itself; inputs as {{ name }}, rules as {{ rules }}.")
     file: str | None = Field(None, description="Or a file with the template, relative to the task file.")
     export: Literal["never", "on_commit"] = Field(
-        "never", description="on_commit: write template and rules back to 'file' whenever the head moves, for git."
+        "never",
+        description="on_commit: write template and rules back to 'file' when a commit or rollback moves the head.",
     )
 
     @model_validator(mode="after")

@@ -16,6 +16,7 @@ from loopeng.schema.improve_sections import (
     WebhookSpec,
     parse_duration,
 )
+from loopeng.schema.improvement import Rule
 from loopeng.schema.sections import (
     AgentSpec,
     BudgetSpec,
@@ -85,6 +86,7 @@ class Task(TaskFile):
     """A task file, checked, with its template's text and its samples loaded."""
 
     template: str
+    file_rules: tuple[Rule, ...] | None = Field(None, description="Those of a prompt file; None where it has none.")
     samples: tuple[Sample, ...] = Field(min_length=1)
     path: Path | None = Field(None, description="The task file; None for a task made in Python.")
 
@@ -96,5 +98,8 @@ class Task(TaskFile):
 
     @property
     def version_hash(self) -> str:
-        """Hash of everything that decides what a run does: keys, template text and samples."""
-        return content_hash(self.model_dump(mode="json", by_alias=True, exclude={"path"}))
+        """Hash of everything that decides what a run does: keys, template text and samples.
+
+        Rules are no part of it: they belong to the prompt's version, whether or not they came from a file.
+        """
+        return content_hash(self.model_dump(mode="json", by_alias=True, exclude={"path", "file_rules"}))

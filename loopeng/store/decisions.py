@@ -7,9 +7,9 @@ from typing import Any, Literal
 from sqlmodel import Session, col, select
 
 from loopeng.errors import AlreadyDecidedError, ConflictError, RevisionMismatchError, StaleProposalError, UsageError
-from loopeng.schema import DECIDABLE_STATES, Decision, PromptVersion, Proposal, Revision, Watch
+from loopeng.schema import DECIDABLE_STATES, Decision, PromptVersion, Proposal, Revision
 from loopeng.schema.improvement import ProposalState
-from loopeng.store.improve_tables import DecisionRow, ProposalRow, RevisionRow, WatchRow
+from loopeng.store.improve_tables import DecisionRow, ProposalRow, RevisionRow
 from loopeng.store.lifecycle import change_state, mark_patterns, settle
 from loopeng.store.prompts import add_version, head_version, move_head
 from loopeng.store.proposals import ProposalRoom, add_revision
@@ -143,22 +143,6 @@ class DecisionRoom(ProposalRoom):
             _reopen_patterns(session, left=head, now_at=target)
             settle(session, now)
             return target
-
-    def save_watch(self, watch: Watch) -> None:
-        """Keep a watch; a second time nothing changes."""
-        with self._database.write() as session:
-            insert_once(session, WatchRow, values_of(watch))
-
-    def watches(self, prompt_name: str) -> list[Watch]:
-        """What is being watched for a prompt, the oldest first."""
-        query = (
-            select(WatchRow)
-            .join(PromptVersionRow, col(PromptVersionRow.id) == WatchRow.prompt_version_id)
-            .where(PromptVersionRow.prompt_name == prompt_name)
-            .order_by(col(PromptVersionRow.number), col(WatchRow.pattern_id))
-        )
-        with self._database.read() as session:
-            return [noun_of(Watch, row) for row in session.exec(query)]
 
 
 def _decision_on(session: Session, proposal_id: str, revision: int) -> Decision | None:

@@ -8,7 +8,7 @@ from sqlmodel import Session, col, func, select, update
 
 from loopeng.errors import ConflictError, NotFoundError, UsageError
 from loopeng.prompts import PromptTemplate, text_hash
-from loopeng.schema import PromptVersion
+from loopeng.schema import PromptVersion, Rule
 from loopeng.store.lifecycle import settle
 from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
@@ -21,19 +21,22 @@ class PromptRoom(Room):
     """The part of the store that keeps prompts."""
 
     def adopt_template(
-        self, prompt_name: str, template: str, *, by: str
+        self, prompt_name: str, template: str, *, by: str, rules: tuple[Rule, ...] | None = None
     ) -> tuple[PromptVersion, bool, tuple[str, ...]]:
         """Make the file's template the head's: the first version, or a "file edit" that carries the rules.
 
+        ``rules`` are those of a file that has its own: then template and rules are the new version together, and
+        nothing happens where they are any version of this prompt already: an earlier text in a file is no edit.
+
         Returns the head, whether it is a new version, and the ids of the proposals that went stale by it. Raises
-        TaskError for a template that cannot be read, UsageError for one without a place for the head's rules.
+        TaskError for a template that cannot be read, UsageError for one without a place for the rules.
         """
         now = self._clock()
         with self._database.write() as session:
             head = _head_or_none(session, prompt_name)
-            if head is not None and head.template == template:
+            if head is not None and _is_known(session, head, template, rules):
                 return head, False, ()
-            rules = head.rules if head is not None else ()
+            rules = _rules_of_file(head, rules)
             if not PromptTemplate(template).has_rules_slot and rules:
                 raise UsageError(
                     f"the prompt {prompt_name!r} has {len(rules)} learned rules, for which the template has no place: "
@@ -74,9 +77,36 @@ class PromptRoom(Room):
             rows = session.exec(versions.order_by(col(PromptVersionRow.number)))
             return [noun_of(PromptVersion, row) for row in rows]
 
+    def stored_versions(self, prompt_name: str) -> list[PromptVersion]:
+        """All versions by number, also of a prompt whose head is missing: what an audit looks at."""
+        query = select(PromptVersionRow).where(PromptVersionRow.prompt_name == prompt_name)
+        with self._database.read() as session:
+            return [noun_of(PromptVersion, row) for row in session.exec(query.order_by(col(PromptVersionRow.number)))]
+
+    def stored_prompt_names(self) -> list[str]:
+        """Those with a head and those without."""
+        with self._database.read() as session:
+            found = session.exec(select(PromptVersionRow.prompt_name).distinct()).all()
+            return sorted({*found, *_names(session)})
+
     def prompt_names(self) -> list[str]:
         with self._database.read() as session:
             return _names(session)
+
+
+def _is_known(session: Session, head: PromptVersion, template: str, rules: tuple[Rule, ...] | None) -> bool:
+    if rules is None:
+        return head.template == template
+    same = PromptVersionRow.prompt_name == head.prompt_name, PromptVersionRow.text_hash == text_hash(template, rules)
+    return session.exec(select(PromptVersionRow.id).where(*same)).first() is not None
+
+
+def _rules_of_file(head: PromptVersion | None, rules: tuple[Rule, ...] | None) -> tuple[Rule, ...]:
+    """Those of the file, with what the head knows of them; the head's where the file says nothing of rules."""
+    known = {rule.id: rule.pattern_ids for rule in head.rules} if head is not None else {}
+    if rules is None:
+        return head.rules if head is not None else ()
+    return tuple(rule.model_copy(update={"pattern_ids": rule.pattern_ids or known.get(rule.id, ())}) for rule in rules)
 
 
 def head_version(session: Session, prompt_name: str) -> PromptVersion:

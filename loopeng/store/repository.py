@@ -21,12 +21,22 @@ from loopeng.store.prompts import PromptRoom
 from loopeng.store.runs import RunRoom
 from loopeng.store.suggestions import SuggestionRoom
 from loopeng.store.tasks import TaskRoom
+from loopeng.store.watches import WatchRoom
 
 __all__ = ["LoopStore"]
 
 
 class LoopStore(
-    TaskRoom, PromptRoom, RunRoom, AttemptRoom, MergingRoom, DecisionRoom, LookRoom, LeaseRoom, SuggestionRoom
+    TaskRoom,
+    PromptRoom,
+    RunRoom,
+    AttemptRoom,
+    MergingRoom,
+    DecisionRoom,
+    LookRoom,
+    LeaseRoom,
+    SuggestionRoom,
+    WatchRoom,
 ):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 

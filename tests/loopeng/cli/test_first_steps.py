@@ -25,7 +25,7 @@ COMMANDS = [
     *(("runs", name) for name in ("list", "show")),
     *(("failures", name) for name in ("list", "show", "merge", "mute", "unmute")),
     *(("queue", name) for name in ("list", "show", "approve", "reject", "edit")),
-    *(("prompts", name) for name in ("list", "log", "show", "diff", "rollback")),
+    *(("prompts", name) for name in ("list", "log", "show", "diff", "rollback", "export", "verify")),
 ]
 
 
