@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult
+from loopeng.schema import Attempt, Delivery, PromptVersion, Run, Sample, SampleResult
 
 __all__ = [
     "AttemptFinished",
+    "DeliveryTried",
     "EngineChanged",
     "EngineRetried",
     "GateProgress",
@@ -102,6 +103,13 @@ class GateProgress:
     num_samples: int
 
 
+@dataclass(frozen=True)
+class DeliveryTried:
+    """The webhook was called, or could not be: see ``last_error``."""
+
+    delivery: Delivery
+
+
 ProgressEvent = (
     RunStarted
     | AttemptFinished
@@ -112,4 +120,5 @@ ProgressEvent = (
     | EngineRetried
     | ProposalMoved
     | GateProgress
+    | DeliveryTried
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from loopeng.attempt.events import (
     AttemptFinished,
+    DeliveryTried,
     EngineChanged,
     EngineRetried,
     GateProgress,
@@ -107,6 +108,9 @@ def remark(event: ProgressEvent) -> str | None:
             return f"the template changed: prompt {version.prompt_name} is at version {version.number}, {rules}{gone}"
         case EngineChanged(run=run):
             return f"note: run {run.id} goes on with another engine, or other numerics, than it began with"
+        case DeliveryTried(delivery=delivery) if delivery.last_error is not None:
+            what_now = "it is tried again later" if delivery.next_try_at is not None else "it is not tried again"
+            return f"note: the webhook does not know of {delivery.proposal_id}: {delivery.last_error}; {what_now}"
         case _:
             return None
 

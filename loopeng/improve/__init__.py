@@ -3,17 +3,20 @@
 LangGraph is imported only in ``graph`` and ``nodes``, when a proposal is moved.
 """
 
-from loopeng.improve.cycle import LeaseHeldError, advance, propose, recover
+from loopeng.improve.cycle import LeaseHeldError, advance, propose
 from loopeng.improve.gate import NO_EVIDENCE
 from loopeng.improve.reflect import REFLECTORS, HintsReflector, build_reflector
+from loopeng.improve.working import Step, recover, work
 
 __all__ = [
     "NO_EVIDENCE",
     "REFLECTORS",
     "HintsReflector",
     "LeaseHeldError",
+    "Step",
     "advance",
     "build_reflector",
     "propose",
     "recover",
+    "work",
 ]

@@ -33,7 +33,12 @@ def history_text(head: PromptVersion, versions: Sequence[PromptVersion], decisio
 
 def _what(decision: Decision, versions: dict[str, PromptVersion]) -> str:
     parts = []
-    if decision.proposal_id:
+    if decision.automatic:
+        parts.append("automatic")
+    if decision.proposal_id and decision.revision is None:  # it settles none: snooze, rebase
+        parts.append(f"{decision.proposal_id} revision {decision.evidence.get('revision')}")
+        parts += [f"until {until}" for until in [decision.evidence.get("until")] if until]
+    elif decision.proposal_id:
         parts.append(f"{decision.proposal_id} revision {decision.revision}, saw {decision.seen_hash[:8]}")
     if decision.version_id in versions:
         parts.append(f"to version {versions[decision.version_id].number}")

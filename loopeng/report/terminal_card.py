@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from loopeng.report.layout import columns, count, excerpt, moment
-from loopeng.report.terminal import NextCommands, commands_text, evidence_line, state_text
+from loopeng.report.terminal import NextCommands, commands_document, commands_text, evidence_line, state_text
 from loopeng.schema import GateReport
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _MARKS = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
 
 
 def card_text(card: Card, commands: NextCommands | None) -> str:
-    """The whole card. ``commands`` is None where nobody can decide, or where the question follows at once."""
+    """The whole card. ``commands`` is None where nothing is left to do, or where the question follows at once."""
     sections = [
         _head(card),
         _section("change  [-removed-] {+added+}", marked_diff(card.word_diff)),
@@ -55,13 +55,13 @@ def card_document(card: Card, commands: NextCommands | None) -> dict[str, Any]:
         "pairs": [vars(pair) for pair in card.pairs],
         "cost_change": card.cost_change,
         "history": [vars(entry) for entry in card.history],
-        "commands": None if commands is None else vars(commands),
+        "commands": commands_document(commands),
     }
 
 
 def _head(card: Card) -> str:
     proposal = card.proposal
-    state = state_text(proposal.state, proposal.state_reason)
+    state = state_text(proposal.state, proposal.state_reason, proposal.snoozed_until)
     lines = [
         f"proposal {card.id}  revision {card.revision.revision} by {card.revision.author}: {state}",
         f"prompt {proposal.prompt_name}, made for version {card.base.number}; text {card.text_hash[:8]}",

@@ -14,8 +14,10 @@ from loopeng.schema import utc_now
 from loopeng.store.attempts import AttemptRoom
 from loopeng.store.database import Database
 from loopeng.store.decisions import DecisionRoom
+from loopeng.store.deliveries import DeliveryRoom
 from loopeng.store.leases import LeaseRoom
 from loopeng.store.patterns import PatternRoom
+from loopeng.store.postponing import PostponingRoom
 from loopeng.store.prompts import PromptRoom
 from loopeng.store.runs import RunRoom
 from loopeng.store.tasks import TaskRoom
@@ -23,7 +25,17 @@ from loopeng.store.tasks import TaskRoom
 __all__ = ["LoopStore"]
 
 
-class LoopStore(TaskRoom, PromptRoom, RunRoom, AttemptRoom, PatternRoom, DecisionRoom, LeaseRoom):
+class LoopStore(
+    TaskRoom,
+    PromptRoom,
+    RunRoom,
+    AttemptRoom,
+    PatternRoom,
+    DecisionRoom,
+    PostponingRoom,
+    DeliveryRoom,
+    LeaseRoom,
+):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 
     Conflicts between people or processes are ConflictError and its leaves; unknown ids are NotFoundError.

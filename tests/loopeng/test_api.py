@@ -99,7 +99,8 @@ def test_edit_and_reject(replayable: Loop) -> None:
     with pytest.raises(RevisionMismatchError):
         replayable.reject(card.id, by="ana", seen="0" * 64, reason="no")
     outcome = replayable.edit(card.id, by="ana", seen=card.text_hash, rules=["Use at most three words."])
-    assert outcome.proposal.revision == 2
+    assert (outcome.proposal.revision, outcome.proposal.state) == (2, "testing")
+    assert [(step.before.state, step.after.state) for step in replayable.work()] == [("testing", "pending")]
     (edited,) = replayable.queue()
     assert edited.gate is not None
     assert edited.gate.pairs.fixed == 5

@@ -19,11 +19,12 @@ COMMANDS = [
     ("check",),
     ("run",),
     ("propose",),
+    ("work",),
     ("models",),
     ("schema",),
     *(("runs", name) for name in ("list", "show")),
     *(("failures", name) for name in ("list", "show")),
-    *(("queue", name) for name in ("list", "show", "approve", "reject", "edit")),
+    *(("queue", name) for name in ("list", "show", "approve", "reject", "edit", "snooze", "rebase")),
     *(("prompts", name) for name in ("list", "log", "show", "diff", "rollback")),
 ]
 

@@ -103,9 +103,16 @@ def test_rejecting_needs_a_reason(ran: Shop, pending: Pending, invoke: Invoke) -
 def test_editing_makes_a_revision_that_is_counted(ran: Shop, pending: Pending, invoke: Invoke) -> None:
     rule = "Write exactly one short sentence."
     done = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", rule).stdout
-    assert "edited by ana: revision 2, pending" in done
-    assert f"+ {rule}" in done
-    assert "gate 0/5 -> 5/5" in done
+    assert "edited by ana: revision 2, testing" in done
+    assert f"+ {rule}" in done and "gate: not run" in done and "work  loopeng work\n" in done
+    listed = invoke("queue", "list").stdout
+    assert re.search(r"^prop-\w+  testing ", listed, re.MULTILINE) and "not tested yet  loopeng work" in listed
+    card = invoke("queue", "show", pending["id"]).stdout
+    assert ": testing (edited by ana; 'loopeng work' tests it)" in card and "approve" not in card
+    invoke("queue", "approve", pending["id"], "--seen", "0" * 8, code=7)
+    worked = invoke("work").stdout
+    assert f"{pending['id']}  testing -> pending" in worked and "gate 0/5 -> 5/5" in worked
+    assert invoke("work").stderr == "nothing to do\n"
     (new,) = json.loads(invoke("queue", "list", "--json").stdout)
     assert (new["revision"], new["rules"]) == (2, [rule])
     assert new["text_hash"] != pending["text_hash"]
@@ -211,7 +218,8 @@ def test_an_edit_in_a_folder_that_was_moved(
 ) -> None:
     """The stored path is gone; the task file beside the database is the same one."""
     forget_the_place(ran, pending)
-    edited = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Write exactly one short sentence.")
+    rule = "Write exactly one short sentence."
+    edited = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", rule, "--now")
     assert "revision 2, pending" in edited.stdout
     (new,) = json.loads(invoke("queue", "list", "--json").stdout)
     approved = invoke("queue", "approve", pending["id"], *seen(new), "--accept-untested").stdout
@@ -221,10 +229,12 @@ def test_an_edit_in_a_folder_that_was_moved(
 def test_an_edit_that_cannot_be_counted_is_recorded_and_says_so(ran: Shop, pending: Pending, invoke: Invoke) -> None:
     forget_the_place(ran, pending)
     (ran.folder / "script.yaml").rename(ran.folder / "elsewhere.yaml")
-    result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Write exactly one sentence.", code=2)
-    assert "the edit is recorded, but not counted yet. Go on with:\n  loopeng propose task.yaml\n" in result.stderr
+    rule = ("--rule", "Write exactly one sentence.")
+    result = invoke("queue", "edit", pending["id"], *seen(pending), *rule, "--now", code=2)
+    assert "the edit is recorded, but not tested yet. Go on with:\n  loopeng work\n" in result.stderr
+    assert "script.yaml" in invoke("work", code=2).stdout
     (ran.folder / "elsewhere.yaml").rename(ran.folder / "script.yaml")
-    assert "revision 2, pending" in invoke("propose", "task.yaml").stdout
+    assert "revision 2, pending" in invoke("work").stdout
 
 
 def forget_the_place(shop: Shop, pending: Pending) -> None:
@@ -261,7 +271,6 @@ def test_an_edit_that_is_interrupted_says_how_to_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("loopeng.engines.scripted.Script.__call__", interrupted)
-        result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Be brief.", code=130)
-    assert "the edit is recorded, but not counted yet" in result.stderr
-    assert re.search(r"loopeng propose \S*task.yaml", result.stderr)
+        result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Be brief.", "--now", code=130)
+    assert "the edit is recorded, but not tested yet. Go on with:\n  loopeng work" in result.stderr
     assert "testing" in invoke("queue", "list").stdout

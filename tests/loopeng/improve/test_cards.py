@@ -32,7 +32,9 @@ def test_the_card_shows_the_change_and_real_outputs(store: LoopStore, pending: P
 
 def test_the_history_tells_what_happened_in_order(store: LoopStore, harness: Harness, pending: Proposal) -> None:
     first = store.revision(pending.id).text_hash
-    edit(store, pending.id, by="ben", seen=first, rules=["Be one sentence."], reason="shorter", harness=harness)
+    edit(
+        store, pending.id, by="ben", seen=first, rules=["Be one sentence."], reason="shorter", now=True, harness=harness
+    )
     approve(store, pending.id, by="ana", seen=card(store, pending.id).text_hash, accept_untested=True)
     told = [(entry.who, entry.what.split(":")[0]) for entry in card(store, pending.id).history]
     assert told == [
