@@ -10,6 +10,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -274,3 +275,72 @@ def test_an_edit_that_is_interrupted_says_how_to_go_on(
         result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Be brief.", "--now", code=130)
     assert "the edit is recorded, but not tested yet. Go on with:\n  loopeng work" in result.stderr
     assert "testing" in invoke("queue", "list").stdout
+
+
+def test_snoozing_and_waking(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    done = invoke("queue", "snooze", pending["id"], "--for", "2d", "--reason", "after the fair").stdout
+    assert re.fullmatch(rf"{pending['id']} is snoozed until 20\d\d-\d\d-\d\d \d\d:\d\d \w+, by ana\n", done)
+    assert re.search(r"  snoozed until 20\d\d-", invoke("queue", "list").stdout)
+    (listed,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert (listed["state"], listed["snoozed_until"][:2]) == ("snoozed", "20")
+    card = invoke("queue", "show", pending["id"]).stdout
+    assert ": snoozed until 20" in card and "ana: snooze of revision 1 until 20" in card and "after the fair" in card
+    assert "approve  loopeng queue approve" in card  # it can be decided all the same
+    assert f"snooze, ana, {pending['id']} revision 1, until" in re.sub(" {2,}", ", ", invoke_log(invoke))
+    assert invoke("queue", "snooze", pending["id"], "--for", "0s").stdout == f"{pending['id']} is pending, by ana\n"
+    assert "ana: woken" in invoke("queue", "show", pending["id"]).stdout
+
+
+def invoke_log(invoke: Invoke) -> str:
+    return invoke("prompts", "log", "describe").stdout
+
+
+def test_snoozing_until_a_day(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    invoke("queue", "snooze", pending["id"], "--until", "2030-12-01")
+    (listed,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert datetime.fromisoformat(listed["snoozed_until"]) == datetime(2030, 12, 1).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ((), 2, "give --for TIME or --until DAY"),
+        (("--for", "1d", "--until", "2030-12-01"), 2, "give --for TIME or --until DAY"),
+        (("--for", "soon"), 2, "'soon' is not a duration"),
+        (("--for", "0s"), 2, "it is pending now"),
+        (("--for", "999999999999w"), 2, "for how long?"),
+        (("--until", "2020-01-01"), 2, "later time"),
+        (("--until", "tomorrow"), 2, "tomorrow"),
+        (("--for", "1d", "--seen", "0" * 8), 7, "has the text"),
+    ],
+)
+def test_snoozes_that_cannot_be(
+    ran: Shop, pending: Pending, invoke: Invoke, options: tuple[str, ...], code: int, message: str
+) -> None:
+    assert message in invoke("queue", "snooze", pending["id"], *options, code=code).stderr
+    assert json.loads(invoke("queue", "list", "--json").stdout)[0]["state"] == "pending"
+
+
+def test_a_stale_proposal_says_how_to_rebase_it(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    with LoopStore.open(ran.db) as store:
+        store.adopt_template("describe", "Another text: {{ product }}{{ rules }}", by="task file")
+    command = f"loopeng queue rebase {pending['id']}"
+    for words in (("list", "--all"), ("show", pending["id"])):
+        shown = invoke("queue", *words).stdout
+        assert "stale" in shown and command in shown
+    (listed,) = json.loads(invoke("queue", "list", "--all", "--json").stdout)
+    assert listed["commands"] == {"rebase": command}
+    assert command in invoke("queue", "approve", pending["id"], "--accept-untested", code=7).stderr
+    done = invoke("queue", "rebase", pending["id"]).stdout
+    assert f"{pending['id']} rebased by ana: revision 2, testing" in done and "work  loopeng work\n" in done
+    assert "is testing, not stale" in invoke("queue", "rebase", pending["id"], code=7).stderr
+    assert f"{pending['id']}  testing -> pending" in invoke("work").stdout
+    card = invoke("queue", "show", pending["id"]).stdout
+    assert "    Another text: {{ product }}" in card and "rebase of revision 1 from version 1 to version 2" in card
+
+
+def test_a_rebase_that_is_tested_at_once(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    with LoopStore.open(ran.db) as store:
+        store.adopt_template("describe", "Another text: {{ product }}{{ rules }}", by="task file")
+    done = invoke("queue", "rebase", pending["id"], "--now").stdout
+    assert "rebased by ana: revision 2, pending" in done and "gate 0/5 -> 5/5" in done
