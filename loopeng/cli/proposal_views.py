@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loopeng.cli.places import command, found_task_file
 from loopeng.report.changes import rule_changes
 from loopeng.report.layout import columns
+from loopeng.report.notices import limit_to_raise
 from loopeng.report.terminal import (
     NextCommands,
     ProposalView,
@@ -59,7 +60,7 @@ def proposal_view(store: LoopStore, proposal: Proposal, db: Path) -> ProposalVie
 def next_commands(proposal: Proposal, text_hash: str, gate: GateReport | None, db: Path) -> NextCommands | None:
     """What brings a proposal further, exact from the current folder; None where nothing does."""
     is_change = proposal.kind == "change"
-    if proposal.state in ("drafting", "testing"):
+    if _waits_for_work(proposal):
         return NextCommands(work=command("work", db=db))
     if proposal.state == "stale" and is_change:
         return NextCommands(rebase=command("queue", "rebase", proposal.id, db=db))
@@ -124,7 +125,7 @@ def queue_rows(store: LoopStore, proposals: Sequence[Proposal]) -> list[tuple[st
 def queue_hints(proposals: Sequence[Proposal], db: Path) -> str:
     """What brings those of the list further that wait for no decision."""
     lines = []
-    if any(proposal.state in ("drafting", "testing") for proposal in proposals):
+    if any(_waits_for_work(proposal) for proposal in proposals):
         lines.append(("not tested yet", command("work", db=db)))
     lines += [
         (f"{proposal.id} is stale", command("queue", "rebase", proposal.id, db=db))
@@ -132,6 +133,11 @@ def queue_hints(proposals: Sequence[Proposal], db: Path) -> str:
         if proposal.state == "stale" and proposal.revision and proposal.kind == "change"
     ]
     return columns(lines)
+
+
+def _waits_for_work(proposal: Proposal) -> bool:
+    """Not where a limit is used up: it must be raised in the task file, which ``loopeng propose`` reads."""
+    return proposal.state in ("drafting", "testing") and not limit_to_raise(proposal.state_reason, "improve.limits")
 
 
 def outcome_text(store: LoopStore, outcome: Outcome, db: Path) -> str:

@@ -155,8 +155,7 @@ def edit(
 ) -> None:
     """Replace the proposal's rules by your own list: a new revision, tested again before anyone can approve it.
 
-    Without --rule and --rules-file, $VISUAL or $EDITOR opens with one rule per line. 'loopeng work' tests the revision,
-    or this command with --now.
+    Without --rule and --rules-file, $VISUAL or $EDITOR opens, one rule per line. 'loopeng work' or --now tests it.
 
     \b
     Example:
@@ -176,8 +175,8 @@ def edit(
             seen = seen or ask_for(card, "edit", db)
         else:
             rules, seen = rules_from_editor(card), seen or card.text_hash
-        outcome = save_edit(store, card, find_database(db), Edit(rules, who, seen, reason), now=now)
-        print_outcome(store, outcome, json=json, db=db)
+        change = Edit(rules, who, seen, reason)
+        print_outcome(store, save_edit(store, card, find_database(db), change, now=now), json=json, db=db)
 
 
 @app.command()

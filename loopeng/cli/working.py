@@ -65,23 +65,26 @@ def work_and_report(*, follow: bool, every: str, as_json: bool, quiet: bool, db:
     database, pause_s = find_database(db), _seconds(every)
     rounds = _Rounds(database, as_json, quiet or read_settings().quiet)
     with LoopStore.open(database) as store:
-        patience = Patience(pause_s)
         try:
-            while True:
-                steps = rounds.work(store, patience)
-                if not follow:
-                    break
-                patience.note(steps)
-                time.sleep(pause_s)
+            _go_round(store, rounds, pause_s if follow else None)
+            code = _exit_code(rounds.steps)
         except KeyboardInterrupt:
             note(f"interrupted; everything is saved. Go on with:\n  {command('work', db=database)}")
-            return _INTERRUPTED
-        finally:
-            if as_json:
-                print_json(rounds.document())
-        if not rounds.steps and not rounds.deliveries and not as_json:
-            note("nothing to do")
-    return _exit_code(rounds.steps)
+            code = _INTERRUPTED
+    if as_json:
+        print_json(rounds.document() | {"exit_code": code})
+    elif not rounds.steps and not rounds.deliveries and code != _INTERRUPTED:
+        note("nothing to do")
+    return code
+
+
+def _go_round(store: LoopStore, rounds: _Rounds, pause_s: float | None) -> None:
+    """Once, or with a pause between the rounds until Ctrl-C."""
+    patience = Patience(pause_s or 0.0)
+    patience.note(rounds.work(store, patience))
+    while pause_s is not None:
+        time.sleep(pause_s)
+        patience.note(rounds.work(store, patience))
 
 
 @dataclass
@@ -134,7 +137,6 @@ class _Rounds:
                 for step in self.steps
             ],
             "deliveries": self.deliveries,
-            "exit_code": _exit_code(self.steps),
         }
 
 

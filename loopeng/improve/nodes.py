@@ -97,7 +97,10 @@ def route(state: ImproveState) -> ImproveState:
 
 def start(state: ImproveState, runtime: Runtime[ImproveContext]) -> str:
     """The station that the proposal's state in the database asks for."""
-    return STATION_OF_STATE.get(_proposal(state, runtime).state, END)
+    proposal = _proposal(state, runtime)
+    if proposal.kind == "rollback" and proposal.state in ("drafting", "testing"):
+        return "publish" if proposal.revision else END  # its evidence is there already: what its watch found
+    return STATION_OF_STATE.get(proposal.state, END)
 
 
 def reflect(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:

@@ -16,7 +16,7 @@ __all__ = ["decision_evidence", "publish_proposal", "why_not_automatic"]
 
 
 def publish_proposal(store: LoopStore, proposal: Proposal, on_event: Callable[[ProgressEvent], None]) -> bool:
-    """Let a tested proposal wait for a person, and tell the task's webhook; the time to decide begins.
+    """Let a tested proposal (or a rollback) wait for a person, and tell the task's webhook; the time to decide begins.
 
     At the autonomy level ``commit`` a pass within ``approval.auto_commit`` is approved instead, as a decision of its
     own kind; what is not says why. False when somebody else has moved the proposal.
@@ -32,7 +32,7 @@ def publish_proposal(store: LoopStore, proposal: Proposal, on_event: Callable[[P
     moved = store.move_proposal(
         proposal.id,
         to="pending",
-        frm={"testing"},
+        frm={"testing"} if proposal.kind == "change" else {"drafting", "testing"},
         reason=reason,
         expires_at=utc_now() + timedelta(seconds=parse_duration(approval.expires)),
         webhook_url=approval.webhook.url if approval.webhook is not None else None,

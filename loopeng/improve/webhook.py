@@ -89,7 +89,7 @@ def secret_problem(variable: str) -> str | None:
 
 
 def delivery_payload(store: LoopStore, delivery: Delivery) -> dict[str, Any]:
-    """What is told: which text waits, why, and the counts. Plain values, the same ones at every try."""
+    """What is told: which text waits, why, and the counts. Plain values; nothing of a sample or an output."""
     proposal, number = store.proposal(delivery.proposal_id), delivery.revision
     revision = store.revision(proposal.id, number)
     reports = {split: store.gate_report(proposal.id, number, split) for split in ("gate", "holdout")}

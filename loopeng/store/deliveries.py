@@ -17,13 +17,15 @@ from loopeng.store.rows import insert_once, noun_of, values_of
 
 __all__ = ["DeliveryRoom", "put_into_outbox"]
 
+_OLDEST_FIRST = col(DeliveryRow.created_at), col(DeliveryRow.proposal_id), col(DeliveryRow.revision)
+
 
 class DeliveryRoom(Room):
     """The part of the store that knows who has been told."""
 
     def deliveries(self, proposal_id: str | None = None) -> list[Delivery]:
         """All of them, or a proposal's, the oldest first."""
-        query = select(DeliveryRow).order_by(col(DeliveryRow.created_at), col(DeliveryRow.proposal_id))
+        query = select(DeliveryRow).order_by(*_OLDEST_FIRST)
         if proposal_id is not None:
             query = query.where(DeliveryRow.proposal_id == proposal_id)
         with self._database.read() as session:
@@ -31,8 +33,10 @@ class DeliveryRoom(Room):
 
     def due_deliveries(self) -> list[Delivery]:
         """Those whose next try is due, the oldest first."""
-        now = self._clock()
-        return [each for each in self.deliveries() if each.next_try_at is not None and each.next_try_at <= now]
+        due = col(DeliveryRow.next_try_at) <= self._clock()
+        with self._database.read() as session:
+            rows = session.exec(select(DeliveryRow).where(due).order_by(*_OLDEST_FIRST))
+            return [noun_of(Delivery, row) for row in rows]
 
     def claim_delivery(self, delivery: Delivery, *, again_after: timedelta | None) -> Delivery | None:
         """Count a try before it is made, and set when the one after it would be due; None if another was faster."""

@@ -108,6 +108,21 @@ def test_edit_and_reject(replayable: Loop) -> None:
     assert replayable.queue() == []
 
 
+def test_snooze_and_rebase(replayable: Loop) -> None:
+    task = make_task()
+    replayable.run(task)
+    (card,) = replayable.queue()
+    assert replayable.snooze(card.id, by="ana", for_="2d").proposal.snoozed_until is not None
+    assert [each.proposal.state for each in replayable.queue()] == ["snoozed"]
+    with pytest.raises(UsageError, match="either until or for_"):
+        replayable.snooze(card.id, by="ana")
+    replayable.store.adopt_template("describe", "Say what it is: {{ product }}{{ rules }}", by="file")
+    assert replayable.queue() == []
+    outcome = replayable.rebase(card.id, by="ana", now=True)
+    assert (outcome.proposal.state, outcome.proposal.revision) == ("pending", 2)
+    assert replayable.work() == []
+
+
 def test_run_from_a_path_without_improvement(tmp_path: Path, loop: Loop) -> None:
     (tmp_path / "task.yaml").write_text(
         "version: 1\nname: one\nprompt: {name: p, template: '{{ x }}{{ rules }}'}\n"

@@ -175,7 +175,10 @@ def test_a_rollback_waits_for_a_person_and_needs_no_gate(store: LoopStore, make_
     revision = store.revision(back.id)
     no_evidence = why_not_automatic(store.proposal(back.id), revision, None, None, AutoCommitSpec())
     assert no_evidence == "it takes back a change"
-    store.move_proposal(back.id, to="pending", frm={"drafting"})
+    recover(store, harness=Harness.build(store, task))  # whoever drafted it was killed before it was published
+    waiting = store.proposal(back.id)
+    assert (waiting.state, waiting.state_reason) == ("pending", f"not committed automatically: {no_evidence}")
+    assert store.runs(kind="gate") == [] and waiting.expires_at is not None
     outcome = approve(store, back.id, by="ana", seen=revision.text_hash)
     assert outcome.version is not None and (outcome.version.source, outcome.version.rules) == ("rollback", ())
     assert not outcome.decision.accepted_untested and outcome.proposal.state == "committed"

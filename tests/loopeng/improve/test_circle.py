@@ -123,6 +123,7 @@ def test_the_graph_shows_the_circle() -> None:
     edges = {(edge.source, edge.target) for edge in improve_graph().get_graph().edges}
     assert {("AWAIT", "route"), ("route", "commit"), ("commit", "watch"), ("publish", "AWAIT")} <= edges
     assert {source for source, target in edges if target == "AWAIT"} == {"route", "publish"}
+    assert {source for source, target in edges if target == "publish"} == {"holdout", "route"}
 
 
 def test_a_rejection_reaches_the_next_reflection(store: LoopStore, harness: Harness, pending: Proposal) -> None:
