@@ -17,11 +17,10 @@ from loopeng.errors import EngineError, LoopError, UsageError
 from loopeng.evaluators import EvaluatorSource, build_evaluators
 from loopeng.live import arguments, live_sample, live_task
 from loopeng.ports import Agent, Evaluator, GenerateFunction, TextEngine
+from loopeng.queue_door import QueueDoor
 from loopeng.schema import (
-    DECIDABLE_STATES,
     Attempt,
     FailurePattern,
-    PromptVersion,
     Proposal,
     Run,
     SampleResult,
@@ -32,7 +31,6 @@ from loopeng.store import LoopStore
 from loopeng.task_file import load_task
 
 if TYPE_CHECKING:
-    from loopeng.approvals import Card, Outcome
     from loopeng.attempt.graph import AttemptGraph
     from loopeng.gepa_bridge import GepaAdapter
     from loopeng.runner import RunSummary
@@ -88,7 +86,7 @@ class RunResult:
         return self.improve_error.exit_code if not code and self.improve_error is not None else code
 
 
-class Loop:
+class Loop(QueueDoor):
     """One database and one engine. A context manager; safe to keep open for the life of a program."""
 
     def __init__(
@@ -221,39 +219,6 @@ class Loop:
         """Propose changes for what failed so far; explicit ``pattern_ids`` skip the thresholds."""
         task = task if isinstance(task, Task) else load_task(task)
         return self._improve(self._harness(task, on_event=on_event), pattern_ids)
-
-    def queue(self) -> list[Card]:
-        """The proposals that wait for a decision, with everything to see: ``diff``, ``gate.summary`` ..."""
-        from loopeng.approvals import card
-
-        return [card(self.store, proposal.id) for proposal in self.store.proposals(states=DECIDABLE_STATES)]
-
-    def approve(
-        self, proposal_id: str, *, by: str, seen: str, accept_untested: bool = False, reason: str = ""
-    ) -> Outcome:
-        """Approve the text whose hash is ``seen``. Without evidence this needs ``accept_untested=True``."""
-        from loopeng.approvals import approve
-
-        return approve(self.store, proposal_id, by=by, seen=seen, accept_untested=accept_untested, reason=reason)
-
-    def edit(self, proposal_id: str, *, by: str, seen: str, rules: Sequence[str], reason: str = "") -> Outcome:
-        """Replace the proposed rules by these: a new revision, counted again at once with this loop's engine."""
-        from loopeng.approvals import edit
-
-        harness = self._harness(self.store.task(self.store.proposal(proposal_id).task_hash))
-        return edit(self.store, proposal_id, by=by, seen=seen, rules=rules, reason=reason, harness=harness)
-
-    def reject(self, proposal_id: str, *, by: str, seen: str, reason: str) -> Outcome:
-        """Refuse; the reason reaches the next reflection."""
-        from loopeng.approvals import reject
-
-        return reject(self.store, proposal_id, by=by, seen=seen, reason=reason)
-
-    def rollback(self, prompt_name: str, *, by: str, reason: str, to: str | int | None = None) -> PromptVersion:
-        """Move the head back to an earlier version (its id or number); without one to the head's parent."""
-        from loopeng.approvals import rollback
-
-        return rollback(self.store, prompt_name, to=to, by=by, reason=reason)
 
     def graph(self, task: Task | str | Path | None = None) -> AttemptGraph:
         """The compiled ATTEMPT graph. With a task its context is built in: usable as a node of another graph."""

@@ -1,24 +1,41 @@
-"""Approve, edit, reject, roll back: the one way in which a person's word takes effect, for CLI, web and Python.
+"""Approve, edit, reject, snooze, rebase, roll back: the one way in which a person's word takes effect, for CLI, web and
+Python.
 
 A decision is a row first; only then is the graph woken, and whether it worked is read from the database. Nothing is
-decided by default: who, and the hash of the text that was seen, are always needed.
+decided by default: who, and the hash of the text that was seen, are needed for every decision that settles a text. What
+has to be tested again is queued: ``loopeng work`` does it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
 
 from loopeng.attempt.harness import Harness
 from loopeng.cards import Card, card
-from loopeng.errors import NotFoundError, StaleProposalError, UsageError
+from loopeng.errors import ConflictError, NotFoundError, StaleProposalError, UsageError
 from loopeng.improve import NO_EVIDENCE, LeaseHeldError, advance, export_on_commit
 from loopeng.improve.drafting import edited_revision
+from loopeng.improve.publishing import decision_evidence
+from loopeng.improve.rebasing import rebased_revision
 from loopeng.schema import Decision, GateReport, PromptVersion, Proposal
+from loopeng.schema.improvement import ProposalKind
+from loopeng.schema.task import parse_duration
 from loopeng.store import LoopStore
 
-__all__ = ["Card", "Outcome", "approve", "card", "edit", "missing_evidence", "reject", "rollback"]
+__all__ = [
+    "Card",
+    "Outcome",
+    "approve",
+    "card",
+    "edit",
+    "missing_evidence",
+    "rebase",
+    "reject",
+    "rollback",
+    "snooze",
+]
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,7 @@ def approve(
     """
     proposal, by = store.proposal(proposal_id), _name(by)
     store.check_decidable(proposal.id, proposal.revision, seen)  # the wrong text is the greater mistake
-    missing = missing_evidence(store.gate_report(proposal.id, proposal.revision, "gate"))
+    missing = missing_evidence(store.gate_report(proposal.id, proposal.revision, "gate"), proposal.kind)
     if missing is not None and not accept_untested:
         raise UsageError(
             f"{proposal.id} has no evidence of improvement ({missing}): to approve it nevertheless pass "
@@ -57,7 +74,7 @@ def approve(
         seen_hash=seen,
         by=by,
         reason=reason.strip(),
-        evidence=_evidence(store, proposal),
+        evidence=decision_evidence(store, proposal),
         accepted_untested=accept_untested and missing is not None,
     )
     proposal = _wake(store, proposal.id)
@@ -67,12 +84,16 @@ def approve(
     return Outcome(decision, proposal, version)
 
 
-def missing_evidence(report: GateReport | None) -> str | None:
+def missing_evidence(report: GateReport | None, kind: ProposalKind = "change") -> str | None:
     """Why an approval on this gate report has to say that it accepts a text without evidence; None where it need not.
+
+    The evidence for a rollback is what its watch found, not a gate report.
 
     >>> missing_evidence(None)
     'no counts were made'
     """
+    if kind == "rollback":
+        return None
     if report is None:
         return "no counts were made"
     return report.note or report.verdict if report.verdict in NO_EVIDENCE else None
@@ -88,7 +109,7 @@ def reject(store: LoopStore, proposal_id: str, *, by: str, seen: str, reason: st
         seen_hash=seen,
         by=by,
         reason=_given(reason, "a rejection"),
-        evidence=_evidence(store, proposal),
+        evidence=decision_evidence(store, proposal),
     )
     return Outcome(decision, _wake(store, proposal.id))
 
@@ -101,14 +122,19 @@ def edit(
     seen: str,
     rules: Sequence[str],
     reason: str = "",
+    now: bool = False,
     harness: Harness | None = None,
 ) -> Outcome:
-    """Replace the proposed rules by this list: a new revision, counted again at once, pending again afterwards.
+    """Replace the proposed rules by this list: a new revision, to be tested and pending again afterwards.
 
-    Raises as ``approve``, and UsageError where a guard refuses the rules; then nothing is recorded.
+    ``loopeng work`` tests it; with ``now`` it is tested before this returns, by ``harness`` or one made from the stored
+    task. Raises as ``approve``, and UsageError where a guard refuses the rules, or for a rollback, which is approved or
+    rejected as it is; then nothing is recorded.
     """
     proposal, by = store.proposal(proposal_id), _name(by)
     store.check_decidable(proposal.id, proposal.revision, seen)  # before the guards have their say
+    if proposal.kind == "rollback":
+        raise UsageError(f"{proposal.id} takes back a change; approve or reject it as it is")
     decision = store.decide(
         action="edit",
         proposal_id=proposal.id,
@@ -116,10 +142,61 @@ def edit(
         seen_hash=seen,
         by=by,
         reason=reason.strip(),
-        evidence=_evidence(store, proposal),
+        evidence=decision_evidence(store, proposal),
         new_revision=edited_revision(store, proposal, rules, by=by, reason=reason.strip()),
     )
-    return Outcome(decision, _wake(store, proposal.id, harness))
+    return Outcome(decision, _wake(store, proposal.id, harness) if now else store.proposal(proposal.id))
+
+
+def snooze(
+    store: LoopStore,
+    proposal_id: str,
+    *,
+    by: str,
+    until: datetime | None = None,
+    for_: str | timedelta | None = None,
+    seen: str | None = None,
+    reason: str = "",
+) -> Outcome:
+    """Put a proposal aside ``until`` a time, or ``for_`` a duration such as ``2d``; then it is pending again.
+
+    The time asleep is added to its expiry, and it can be decided all the while. ``for_="0s"`` wakes one that sleeps.
+    Raises UsageError where not exactly one of both is given, or it cannot be read, is past or too far away; and as
+    ``approve`` where the proposal waits for no decision, or ``seen`` names another text.
+    """
+    if (until is None) == (for_ is None):
+        raise UsageError("until when? give either until or for_")
+    end = until if until is not None else _duration(for_)
+    by, reason = _name(by), reason.strip()
+    decision = store.snooze(proposal_id, until=end, by=by, reason=reason, seen_hash=seen)
+    return Outcome(decision, store.proposal(proposal_id))
+
+
+def rebase(
+    store: LoopStore,
+    proposal_id: str,
+    *,
+    by: str,
+    reason: str = "",
+    now: bool = False,
+    harness: Harness | None = None,
+) -> Outcome:
+    """Make a stale proposal one for today's head: its operations on the rules as they are, as a new revision.
+
+    It is tested as an edit is (``now``, ``harness``). Raises ConflictError where it is not stale, an open proposal is
+    about the same patterns, or the head moves at the same moment; UsageError where nothing is left to change, a rule to
+    change is gone or was reworded, a guard refuses the result, or it is a rollback.
+    """
+    proposal, by = store.proposal(proposal_id), _name(by)
+    if proposal.state != "stale":
+        raise ConflictError(f"{proposal.id} is {proposal.state}, not stale: there is nothing to rebase")
+    if not proposal.revision or proposal.kind == "rollback":
+        what = "takes back a change of an earlier version" if proposal.revision else "has no text yet"
+        raise UsageError(f"{proposal.id} {what}: there is nothing to rebase; failures that come back lead to a new one")
+    head = store.head(proposal.prompt_name)
+    revision = rebased_revision(store, proposal, head, by=by)
+    decision = store.rebase(proposal.id, revision, base_version_id=head.id, by=by, reason=reason.strip())
+    return Outcome(decision, _wake(store, proposal.id, harness) if now else store.proposal(proposal.id))
 
 
 def rollback(store: LoopStore, prompt_name: str, *, to: str | int | None, by: str, reason: str) -> PromptVersion:
@@ -145,20 +222,11 @@ def _wake(store: LoopStore, proposal_id: str, harness: Harness | None = None) ->
         return store.proposal(proposal_id)
 
 
-def _evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
-    """What there was to see at the moment of the decision."""
-    reports = {split: store.gate_report(proposal.id, proposal.revision, split) for split in ("gate", "holdout")}
-    return {
-        split: {
-            "verdict": report.verdict,
-            "note": report.note,
-            "pairs": report.pairs.model_dump(),
-            "num_errors": report.num_errors,
-            "by_evaluator": {name: count.model_dump() for name, count in report.by_evaluator.items()},
-        }
-        for split, report in reports.items()
-        if report is not None
-    }
+def _duration(text: str | timedelta | None) -> timedelta:
+    try:
+        return text if isinstance(text, timedelta) else timedelta(seconds=parse_duration(text or ""))
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"for how long? {error}") from error
 
 
 def _name(by: str) -> str:

@@ -42,7 +42,10 @@ class DiffPart:
 
 @dataclass(frozen=True)
 class PatternExample:
-    """A failure pattern, counted under the proposal's base version, with one real first attempt that shows it."""
+    """A failure pattern with one real first attempt that shows it.
+
+    Counted under the proposal's base version, or over all of them where that one has not been run yet.
+    """
 
     pattern: FailurePattern
     sample_id: str | None = None
@@ -195,6 +198,7 @@ def _without_text(store: LoopStore, proposal: Proposal) -> str:
 
 def _example(store: LoopStore, proposal: Proposal, pattern: FailurePattern) -> PatternExample:
     shown = store.occurrences(pattern.id, prompt_version_id=proposal.base_version_id)
+    shown = shown or store.occurrences(pattern.id)  # rebased to a head that nobody has run yet
     num_samples = len({sample_id for _, sample_id in shown})
     pattern = pattern.model_copy(update={"num_occurrences": len(shown), "num_samples": num_samples})
     for run_id, sample_id in shown:
@@ -233,6 +237,7 @@ def _output(store: LoopStore, run_id: str, sample_id: str) -> str:
 
 def _history(store: LoopStore, proposal: Proposal) -> tuple[HistoryEntry, ...]:
     entries = [HistoryEntry(proposal.created_at, "loopeng", "proposal started")]
+    decisions = store.decisions(proposal_id=proposal.id)
     for revision in store.revisions(proposal.id):
         what = f"revision {revision.revision}"
         entries.append(HistoryEntry(revision.created_at, revision.author, what, revision.rationale))
@@ -241,15 +246,24 @@ def _history(store: LoopStore, proposal: Proposal) -> tuple[HistoryEntry, ...]:
             if report is not None:
                 counted = f"{split} of {what}: {report.verdict}, {report.summary}"
                 entries.append(HistoryEntry(report.created_at, "loopeng", counted, report.note))
-        decision = store.decision(proposal.id, revision.revision)
-        if decision is not None:
-            entries.append(_decided(decision))
+        about = (each for each in decisions if (each.revision or each.evidence.get("revision")) == revision.revision)
+        entries += [_decided(decision) for decision in about]
     return tuple(entries)
 
 
 def _decided(decision: Decision) -> HistoryEntry:
-    flag = ", accepted without evidence" if decision.accepted_untested else ""
-    what = f"{decision.action} of revision {decision.revision}, seen {decision.seen_hash[:8]}{flag}"
+    evidence = decision.evidence
+    if decision.action == "snooze":
+        until = datetime.fromisoformat(evidence["until"])
+        asleep = until > decision.created_at
+        what = f"snooze of revision {evidence['revision']} until {until:%Y-%m-%d %H:%M} UTC" if asleep else "woken"
+    elif decision.action == "rebase":
+        what = f"rebase of revision {evidence['revision']} from version {evidence['from_version']} "
+        what += f"to version {evidence['to_version']}"
+    else:
+        flag = ", accepted without evidence" if decision.accepted_untested else ""
+        seen = "automatic" if decision.automatic else f"seen {decision.seen_hash[:8]}"
+        what = f"{decision.action} of revision {decision.revision}, {seen}{flag}"
     return HistoryEntry(decision.created_at, decision.by, what, decision.reason)
 
 

@@ -63,6 +63,7 @@ LAYERS = {
         ["improve"],
         ["approvals", "cards"],
         ["report"],
+        ["queue_door"],
         ["gepa_bridge"],
         ["api"],
         ["__init__"],

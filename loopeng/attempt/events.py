@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult, Watch
+from loopeng.schema import Attempt, Delivery, PromptVersion, Run, Sample, SampleResult, Watch
 
 __all__ = [
     "AttemptFinished",
+    "DeliveryTried",
     "EngineChanged",
     "EngineRetried",
     "GatePlanned",
@@ -148,6 +149,13 @@ class WatchMoved:
     watch: Watch
 
 
+@dataclass(frozen=True)
+class DeliveryTried:
+    """The webhook was called, or could not be: see ``last_error``."""
+
+    delivery: Delivery
+
+
 ProgressEvent = (
     RunStarted
     | AttemptFinished
@@ -162,4 +170,5 @@ ProgressEvent = (
     | ProposalMoved
     | GatePlanned
     | GateProgress
+    | DeliveryTried
 )

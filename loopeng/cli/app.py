@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from loopeng.cli import check, failures, gate, initialise, model_list, prompts, propose, queue, run, runs, schema
+from loopeng.cli import check, failures, gate, initialise, model_list, prompts, propose, queue, run, runs, schema, work
 from loopeng.errors import LoopError
 
 __all__ = ["LoopGroup", "app"]
@@ -102,7 +102,7 @@ def _top(
     """
 
 
-for module in (initialise, check, run, propose, gate, model_list, schema):
+for module in (initialise, check, run, propose, gate, work, model_list, schema):
     module.register(app)
 for name, group in (("runs", runs), ("failures", failures), ("queue", queue), ("prompts", prompts)):
     app.add_typer(group.app, name=name)

@@ -59,13 +59,21 @@ def check(task: TaskPath = Path("task.yaml"), json: Json = False) -> None:
             "task": loaded.name,
             "samples": {split: splits.count(split) for split in ("reflect", "gate", "holdout")},
             "first_prompt": prompts[0],
-            "remarks": improvement_remarks(loaded),
+            "remarks": [*improvement_remarks(loaded), *_webhook_remarks(loaded)],
             "null_passes": null_passes,
             "null_samples_tried": num_tried,
         }
         print_json(document)
     else:
-        print_text(check_text(loaded, prompts[0], null_passes, num_tried))
+        print_text("\n".join([check_text(loaded, prompts[0], null_passes, num_tried), *_webhook_remarks(loaded)]))
+
+
+def _webhook_remarks(task: Task) -> list[str]:
+    from loopeng.improve.webhook import secret_problem
+
+    webhook = task.approval.webhook
+    problem = secret_problem(webhook.secret_env) if webhook is not None else None
+    return [f"warning: approval.webhook: {problem}"] if problem is not None else []
 
 
 def _check_engine(task: Task, base_dir: Path) -> None:

@@ -6,7 +6,10 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +18,12 @@ from loopeng.settings import read_settings
 
 if TYPE_CHECKING:
     from loopeng.approvals import Outcome
+    from loopeng.attempt.harness import Harness
     from loopeng.cards import Card
+    from loopeng.schema import Proposal
     from loopeng.store import LoopStore
 
-__all__ = ["parse_rules", "rules_from_editor", "rules_from_file", "save_edit"]
+__all__ = ["Edit", "parse_rules", "rules_from_editor", "rules_from_file", "save_edit", "save_rebase"]
 
 _HEADER = """\
 # Rules of proposal {proposal}, revision {revision}, text {text_hash}: one per line.
@@ -63,27 +68,53 @@ def rules_from_editor(card: Card) -> tuple[str, ...]:
     return after
 
 
-def save_edit(
-    store: LoopStore, card: Card, db: Path, *, by: str, seen: str, rules: Sequence[str], reason: str
-) -> Outcome:
-    """The edit as a decision, with progress while its revision is counted. What breaks in between is told from that."""
+@dataclass(frozen=True)
+class Edit:
+    """What a person wants a proposal's rules to be."""
+
+    rules: Sequence[str]
+    by: str
+    seen: str
+    reason: str = ""
+
+
+def save_edit(store: LoopStore, card: Card, db: Path, change: Edit, *, now: bool) -> Outcome:
+    """The edit as a decision; with ``now`` its revision is tested at once, with progress."""
     from loopeng.approvals import edit
+
+    save = partial(edit, store, card.id, by=change.by, seen=change.seen, rules=change.rules, reason=change.reason)
+    if not now:
+        return save()
+    with _testing(store, card.proposal, db, "edit") as harness:
+        return save(now=True, harness=harness)
+
+
+def save_rebase(store: LoopStore, proposal_id: str, db: Path, *, by: str, reason: str, now: bool) -> Outcome:
+    """The rebase as a decision; with ``now`` its revision is tested at once, with progress."""
+    from loopeng.approvals import rebase
+
+    proposal = store.proposal(proposal_id)
+    if not now:
+        return rebase(store, proposal.id, by=by, reason=reason)
+    with _testing(store, proposal, db, "rebase") as harness:
+        return rebase(store, proposal.id, by=by, reason=reason, now=True, harness=harness)
+
+
+@contextmanager
+def _testing(store: LoopStore, before: Proposal, db: Path, what: str) -> Iterator[Harness]:
+    """What tests a proposal's next revision here. What breaks then is told from what was refused before."""
     from loopeng.attempt.harness import Harness
     from loopeng.cli.output import note
-    from loopeng.cli.places import found_task_file
+    from loopeng.cli.places import command, placed_task
     from loopeng.cli.progress import LiveProgress
-    from loopeng.cli.proposal_views import propose_command
 
-    task = store.task(card.proposal.task_hash)
-    task = task.model_copy(update={"path": found_task_file(task.path, db) or task.path})
     try:
         with LiveProgress(quiet=read_settings().quiet) as display:
-            harness = Harness.build(store, task, on_event=display)
-            return edit(store, card.id, by=by, seen=seen, rules=rules, reason=reason, harness=harness)
+            yield Harness.build(store, placed_task(store.task(before.task_hash), db), on_event=display)
     except (KeyboardInterrupt, LoopError):
-        proposal = store.proposal(card.id)
-        if proposal.state == "testing" and store.decision(proposal.id, card.revision.revision) is not None:
-            note(f"the edit is recorded, but not counted yet. Go on with:\n  {propose_command(store, proposal, db)}")
+        proposal = store.proposal(before.id)
+        if proposal.state == "testing" and proposal.revision > before.revision:
+            note(f"the {what} is recorded, but not tested yet. Go on with:\n  {command('work', db=db)}")
         raise
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["By", "Db", "Json", "Quiet", "Reason", "Seen", "TaskPath"]
+__all__ = ["By", "Db", "Json", "Now", "Quiet", "Reason", "Seen", "TaskPath"]
 
 TaskPath = Annotated[Path, typer.Argument(metavar="TASK", help="The task file, or its folder.")]
 Db = Annotated[
@@ -18,6 +18,7 @@ Db = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr (also LOOPENG_QUIET=1).")]
+Now = Annotated[bool, typer.Option("--now", help="Test the new revision here and now, not by 'loopeng work'.")]
 By = Annotated[
     str | None, typer.Option("--by", metavar="NAME", help="Who decides. Default: LOOPENG_USER, else your login name.")
 ]

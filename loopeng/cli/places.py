@@ -13,9 +13,19 @@ from loopeng.errors import NotFoundError, UsageError
 from loopeng.settings import DATABASE_PATH, Settings, read_settings
 
 if TYPE_CHECKING:
+    from loopeng.schema import Task
     from loopeng.store import LoopStore
 
-__all__ = ["command", "find_database", "found_task_file", "open_store", "program", "task_database", "task_file"]
+__all__ = [
+    "command",
+    "find_database",
+    "found_task_file",
+    "open_store",
+    "placed_task",
+    "program",
+    "task_database",
+    "task_file",
+]
 
 
 def program() -> str:
@@ -50,6 +60,11 @@ def found_task_file(stored: Path | None, db: Path) -> Path | None:
     folder = db.absolute().parent
     beside = folder.parent / stored.name
     return beside if folder.name == DATABASE_PATH.parent.name and beside.is_file() else None
+
+
+def placed_task(task: Task, db: Path) -> Task:
+    """A stored task with the place its file has now."""
+    return task.model_copy(update={"path": found_task_file(task.path, db) or task.path})
 
 
 def find_database(chosen: Path | None) -> Path:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from loopeng.attempt.events import (
     AttemptFinished,
+    DeliveryTried,
     EngineChanged,
     EngineRetried,
     GatePlanned,
@@ -132,6 +133,9 @@ def remark(event: ProgressEvent) -> str | None:
             return f"note: run {run.id} goes on with another engine, or other numerics, than it began with"
         case WatchMoved(watch=watch):
             return f"watch: pattern {watch.pattern_id} ({watch.proposal_id}): {watch_summary(watch)}"
+        case DeliveryTried(delivery=delivery) if delivery.last_error is not None:
+            what_now = "it is tried again later" if delivery.next_try_at is not None else "it is not tried again"
+            return f"note: the webhook does not know of {delivery.proposal_id}: {delivery.last_error}; {what_now}"
         case _:
             return None
 

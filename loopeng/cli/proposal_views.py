@@ -10,12 +10,21 @@ from loopeng.cli.places import command, found_task_file
 from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.undoing import watch_summary, watches_behind
 from loopeng.report.changes import rule_changes
-from loopeng.report.terminal import NextCommands, ProposalView, short_evidence
+from loopeng.report.layout import columns
+from loopeng.report.notices import limit_to_raise
+from loopeng.report.terminal import (
+    NextCommands,
+    ProposalView,
+    commands_document,
+    proposal_text,
+    short_evidence,
+    state_text,
+)
 
 if TYPE_CHECKING:
     from loopeng.approvals import Outcome
     from loopeng.cards import Card
-    from loopeng.schema import Proposal
+    from loopeng.schema import GateReport, Proposal
     from loopeng.store import LoopStore
 
 __all__ = [
@@ -25,7 +34,7 @@ __all__ = [
     "outcome_text",
     "proposal_document",
     "proposal_view",
-    "propose_command",
+    "queue_hints",
     "queue_rows",
 ]
 
@@ -38,8 +47,6 @@ def proposal_view(store: LoopStore, proposal: Proposal, db: Path) -> ProposalVie
         return None
     revision = store.revision(proposal.id)
     gate = store.gate_report(proposal.id, revision.revision, "gate")
-    untested = gate is None or gate.verdict != "pass"
-    commands = next_commands(proposal.id, revision.text_hash, db, untested=untested) if proposal.decidable else None
     return ProposalView(
         revision=revision,
         state=proposal.state,
@@ -47,29 +54,35 @@ def proposal_view(store: LoopStore, proposal: Proposal, db: Path) -> ProposalVie
         changes=rule_changes(store.prompt_version(proposal.base_version_id).rules, revision.rules),
         gate=gate,
         holdout=store.gate_report(proposal.id, revision.revision, "holdout"),
-        commands=commands,
+        commands=next_commands(proposal, revision.text_hash, gate, db),
         watched=tuple(watch_summary(watch) for watch in watches_behind(store, proposal)),
+        snoozed_until=proposal.snoozed_until,
     )
 
 
-def next_commands(proposal_id: str, text_hash: str, db: Path, *, untested: bool) -> NextCommands:
-    """The commands that show and decide a proposal, exact from the current folder."""
+def next_commands(proposal: Proposal, text_hash: str, gate: GateReport | None, db: Path) -> NextCommands | None:
+    """What brings a proposal further, exact from the current folder; None where nothing does."""
+    is_change = proposal.kind == "change"
+    if _waits_for_work(proposal):
+        return NextCommands(work=command("work", db=db))
+    if proposal.state == "stale" and is_change:
+        return NextCommands(rebase=command("queue", "rebase", proposal.id, db=db))
+    if not proposal.decidable:
+        return None
     seen = ("--seen", text_hash[:8])
-    accept = ("--accept-untested",) if untested else ()
+    accept = ("--accept-untested",) if is_change and (gate is None or gate.verdict != "pass") else ()
     return NextCommands(
-        show=command("queue", "show", proposal_id, db=db),
-        approve=command("queue", "approve", proposal_id, *seen, *accept, db=db),
-        edit=command("queue", "edit", proposal_id, *seen, "--rule", "TEXT", db=db),
-        reject=command("queue", "reject", proposal_id, *seen, "--reason", "TEXT", db=db),
+        show=command("queue", "show", proposal.id, db=db),
+        approve=command("queue", "approve", proposal.id, *seen, *accept, db=db),
+        edit=command("queue", "edit", proposal.id, *seen, "--rule", "TEXT", db=db) if is_change else "",
+        reject=command("queue", "reject", proposal.id, *seen, "--reason", "TEXT", db=db),
+        snooze=command("queue", "snooze", proposal.id, "--for", "2d", db=db),
     )
 
 
 def card_commands(card: Card, db: Path) -> NextCommands | None:
-    """The same for a card; None where nobody can decide now."""
-    if not card.proposal.decidable:
-        return None
-    untested = card.gate is None or card.gate.verdict != "pass"
-    return next_commands(card.id, card.text_hash, db, untested=untested)
+    """The same for a card."""
+    return next_commands(card.proposal, card.text_hash, card.gate, db)
 
 
 def proposal_document(view: ProposalView) -> dict[str, Any]:
@@ -79,6 +92,7 @@ def proposal_document(view: ProposalView) -> dict[str, Any]:
         "revision": view.revision.revision,
         "state": view.state,
         "state_reason": view.state_reason,
+        "snoozed_until": view.snoozed_until,
         "text_hash": view.revision.text_hash,
         "rationale": view.revision.rationale,
         "changes": list(view.changes),
@@ -86,7 +100,7 @@ def proposal_document(view: ProposalView) -> dict[str, Any]:
         "gate": view.gate,
         "holdout": view.holdout,
         "watched": list(view.watched),
-        "commands": None if view.commands is None else vars(view.commands),
+        "commands": commands_document(view.commands),
     }
 
 
@@ -102,7 +116,7 @@ def queue_rows(store: LoopStore, proposals: Sequence[Proposal]) -> list[tuple[st
         rows.append(
             (
                 proposal.id,
-                proposal.state,
+                state_text(proposal.state, None, proposal.snoozed_until),
                 proposal.prompt_name,
                 view.revision.text_hash[:8],
                 change if len(change) <= _CHANGE_WIDTH else change[: _CHANGE_WIDTH - 1] + "…",
@@ -112,6 +126,24 @@ def queue_rows(store: LoopStore, proposals: Sequence[Proposal]) -> list[tuple[st
     return rows
 
 
+def queue_hints(proposals: Sequence[Proposal], db: Path) -> str:
+    """What brings those of the list further that wait for no decision."""
+    lines = []
+    if any(_waits_for_work(proposal) for proposal in proposals):
+        lines.append(("not tested yet", command("work", db=db)))
+    lines += [
+        (f"{proposal.id} is stale", command("queue", "rebase", proposal.id, db=db))
+        for proposal in proposals
+        if proposal.state == "stale" and proposal.revision and proposal.kind == "change"
+    ]
+    return columns(lines)
+
+
+def _waits_for_work(proposal: Proposal) -> bool:
+    """Not where a limit is used up: it must be raised in the task file, which ``loopeng propose`` reads."""
+    return proposal.state in ("drafting", "testing") and not limit_to_raise(proposal.state_reason, "improve.limits")
+
+
 def outcome_text(store: LoopStore, outcome: Outcome, db: Path) -> str:
     """What became of a decision, and what comes next."""
     proposal, decision = outcome.proposal, outcome.decision
@@ -119,21 +151,12 @@ def outcome_text(store: LoopStore, outcome: Outcome, db: Path) -> str:
         return _approved(store, outcome, db)
     if decision.action == "reject":
         return f"{proposal.id} rejected by {decision.by}: {decision.reason}"
+    if decision.action == "snooze":
+        return f"{proposal.id} is {state_text(proposal.state, None, proposal.snoozed_until)}, by {decision.by}"
     view = proposal_view(store, proposal, db)
-    lines = [f"{proposal.id} edited by {decision.by}: revision {proposal.revision}, {proposal.state}"]
-    if view is not None:
-        from loopeng.report.terminal import proposal_text
-
-        lines += ["", proposal_text(view)]
-    if proposal.state in ("drafting", "testing"):
-        lines += ["", f"go on with it:\n    {propose_command(store, proposal, db)}"]
-    return "\n".join(lines)
-
-
-def propose_command(store: LoopStore, proposal: Proposal, db: Path) -> str:
-    """What goes on with a proposal that is not tested yet."""
-    path = found_task_file(store.task(proposal.task_hash).path, db)
-    return command("propose", db=db, task_path=path or Path("TASK"))
+    done = "rebased" if decision.action == "rebase" else "edited"
+    lines = [f"{proposal.id} {done} by {decision.by}: revision {proposal.revision}, {proposal.state}"]
+    return "\n".join([*lines, "", proposal_text(view)] if view is not None else lines)
 
 
 def _approved(store: LoopStore, outcome: Outcome, db: Path) -> str:

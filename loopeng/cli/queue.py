@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from loopeng.cli.options import By, Db, Json, Reason, Seen
+from loopeng.cli.deciding import ask_for, find_card, person, print_outcome, refuse_blind, refuse_untested
+from loopeng.cli.options import By, Db, Json, Now, Reason, Seen
 from loopeng.errors import UsageError
 
-if TYPE_CHECKING:
-    from loopeng.approvals import Outcome
-    from loopeng.cards import Card
-    from loopeng.store import LoopStore
-
-__all__ = ["app", "approve", "edit", "list_", "reject", "show"]
-
-_STILL_PENDING = 6
+__all__ = ["app", "approve", "edit", "list_", "rebase", "reject", "show", "snooze"]
 
 app = typer.Typer(no_args_is_help=True, help="Look at proposed prompt changes and decide them.")
 
@@ -41,7 +36,7 @@ def list_(
     """
     from loopeng.cli.output import note, print_json, print_text
     from loopeng.cli.places import find_database, open_store
-    from loopeng.cli.proposal_views import proposal_document, proposal_view, queue_rows
+    from loopeng.cli.proposal_views import proposal_document, proposal_view, queue_hints, queue_rows
     from loopeng.report.layout import columns
     from loopeng.schema import OPEN_STATES
 
@@ -52,6 +47,8 @@ def list_(
             print_json([proposal_document(view) for view in views if view is not None])
         elif proposals:
             print_text(columns(queue_rows(store, proposals)))
+            if hints := queue_hints(proposals, find_database(db)):
+                print_text(f"\n{hints}")
         else:
             note("no proposals" if show_all else "nothing waits for a decision")
 
@@ -70,7 +67,7 @@ def show(proposal: _ProposalId, json: Json = False, db: Db = None) -> None:
     from loopeng.report.terminal_card import card_document, card_text
 
     with open_store(db) as store:
-        card = _card(store, proposal)
+        card = find_card(store, proposal)
         commands = card_commands(card, find_database(db))
         if json:
             print_json(card_document(card, commands))
@@ -99,18 +96,18 @@ def approve(
     from loopeng.approvals import approve as decide
     from loopeng.cli.places import open_store
 
-    person = _person(by)
+    who = person(by)
     with open_store(db) as store:
-        card = _card(store, proposal)
+        card = find_card(store, proposal)
         if seen:
             store.check_decidable(card.id, card.revision.revision, seen)
         else:
-            _refuse_blind(card, db)
+            refuse_blind(card, db)
         if not accept_untested:
-            _refuse_untested(card)
-        seen = seen or _ask(card, "approve", db)
-        outcome = decide(store, card.id, by=person, seen=seen, accept_untested=accept_untested, reason=reason)
-        _print_outcome(store, outcome, json=json, db=db)
+            refuse_untested(card)
+        seen = seen or ask_for(card, "approve", db)
+        outcome = decide(store, card.id, by=who, seen=seen, accept_untested=accept_untested, reason=reason)
+        print_outcome(store, outcome, json=json, db=db)
 
 
 @app.command()
@@ -133,11 +130,11 @@ def reject(
     from loopeng.approvals import reject as decide
     from loopeng.cli.places import open_store
 
-    person = _person(by)
+    who = person(by)
     with open_store(db) as store:
-        card = _card(store, proposal)
-        seen = seen or _ask(card, "reject", db)
-        _print_outcome(store, decide(store, card.id, by=person, seen=seen, reason=reason), json=json, db=db)
+        card = find_card(store, proposal)
+        seen = seen or ask_for(card, "reject", db)
+        print_outcome(store, decide(store, card.id, by=who, seen=seen, reason=reason), json=json, db=db)
 
 
 @app.command()
@@ -152,89 +149,85 @@ def edit(
     seen: Seen = None,
     by: By = None,
     reason: Reason = "",
+    now: Now = False,
     json: Json = False,
     db: Db = None,
 ) -> None:
-    """Replace the proposal's rules by your own list: a new revision, counted again before anyone can approve it.
+    """Replace the proposal's rules by your own list: a new revision, tested again before anyone can approve it.
 
-    Without --rule and --rules-file, $VISUAL or $EDITOR opens with one rule per line.
+    Without --rule and --rules-file, $VISUAL or $EDITOR opens, one rule per line. 'loopeng work' or --now tests it.
 
     \b
     Example:
       loopeng queue edit prop-1a2b3c4d
-      loopeng queue edit prop-1a2b3c4d --seen 9f8e7d6c --rule "Write exactly one sentence."
+      loopeng queue edit prop-1a2b3c4d --seen 9f8e7d6c --rule "Write exactly one sentence." --now
     """
-    from loopeng.cli.editing import rules_from_editor, rules_from_file, save_edit
+    from loopeng.cli.editing import Edit, rules_from_editor, rules_from_file, save_edit
     from loopeng.cli.places import find_database, open_store
 
     if rule and rules_file:
         raise UsageError("give --rule or --rules-file, not both")
-    person = _person(by)
+    who = person(by)
     with open_store(db) as store:
-        card = _card(store, proposal)
+        card = find_card(store, proposal)
         if rule or rules_file:
             rules = rules_from_file(rules_file) if rules_file else tuple(rule or ())
-            seen = seen or _ask(card, "edit", db)
+            seen = seen or ask_for(card, "edit", db)
         else:
             rules, seen = rules_from_editor(card), seen or card.text_hash
-        outcome = save_edit(store, card, find_database(db), by=person, seen=seen, rules=rules, reason=reason)
-        _print_outcome(store, outcome, json=json, db=db)
+        change = Edit(rules, who, seen, reason)
+        print_outcome(store, save_edit(store, card, find_database(db), change, now=now), json=json, db=db)
 
 
-def _card(store: LoopStore, proposal_id: str) -> Card:
-    from loopeng.cards import card
+@app.command()
+def snooze(
+    proposal: _ProposalId,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="How long: 30m, 12h, 2d ...; 0s wakes it now.")
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option("--until", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="Or until a day, or a time of it, here."),
+    ] = None,
+    seen: Seen = None,
+    by: By = None,
+    reason: Reason = "",
+    json: Json = False,
+    db: Db = None,
+) -> None:
+    """Put a proposal aside for a while. The time asleep is added to its expiry; it can be decided all the same.
 
-    return card(store, store.proposal(proposal_id).id)
+    \b
+    Example:
+      loopeng queue snooze prop-1a2b3c4d --for 2d --reason "after the release"
+      loopeng queue snooze prop-1a2b3c4d --until 2026-12-01
+      loopeng queue snooze prop-1a2b3c4d --for 0s
+    """
+    from loopeng.approvals import snooze as put_aside
+    from loopeng.cli.places import open_store
 
-
-def _person(by: str | None) -> str:
-    from loopeng.settings import read_settings
-
-    return read_settings().person(by)
-
-
-def _ask(card: Card, verb: str, db: Path | None) -> str:
-    """Show the card's change on the terminal and ask; the hash of what was shown comes back."""
-    from loopeng.cli.output import ask, note
-    from loopeng.report.terminal_card import card_text
-
-    if not card.proposal.decidable:
-        return card.text_hash  # the decision is refused with the reason
-    _refuse_blind(card, db)
-    note(card_text(card, None))
-    if not ask(f"\n{verb} this change?"):
-        note("nothing changed")
-        raise typer.Exit(_STILL_PENDING)
-    return card.text_hash
-
-
-def _refuse_blind(card: Card, db: Path | None) -> None:
-    from loopeng.cli.output import can_ask
-    from loopeng.cli.places import command, find_database
-
-    if card.proposal.decidable and not can_ask():
-        look = command("queue", "show", card.id, db=find_database(db))
-        raise UsageError(f"what did you see? look at it with '{look}', then pass --seen {card.text_hash[:8]}")
-
-
-def _refuse_untested(card: Card) -> None:
-    """Before the question: a yes that is refused afterwards is a bad joke."""
-    from loopeng.approvals import missing_evidence
-
-    missing = missing_evidence(card.gate)
-    if card.proposal.decidable and missing is not None:
-        raise UsageError(
-            f"{card.id} has no evidence of improvement ({missing}); to approve it nevertheless add --accept-untested, "
-            "which is recorded with the decision"
-        )
+    if (duration is None) == (until is None):
+        raise UsageError("until when? give --for TIME or --until DAY")
+    end, who = until.astimezone() if until is not None else None, person(by)
+    with open_store(db) as store:
+        outcome = put_aside(store, proposal, by=who, until=end, for_=duration, seen=seen, reason=reason)
+        print_outcome(store, outcome, json=json, db=db)
 
 
-def _print_outcome(store: LoopStore, outcome: Outcome, *, json: bool, db: Path | None) -> None:
-    from loopeng.cli.output import print_json, print_text
-    from loopeng.cli.places import find_database
-    from loopeng.cli.proposal_views import outcome_document, outcome_text
+@app.command()
+def rebase(
+    proposal: _ProposalId, by: By = None, reason: Reason = "", now: Now = False, json: Json = False, db: Db = None
+) -> None:
+    """Make a stale proposal one for the prompt's current version: the same changes, tested again.
 
-    if json:
-        print_json(outcome_document(outcome))
-    else:
-        print_text(outcome_text(store, outcome, find_database(db)))
+    \b
+    Example:
+      loopeng queue rebase prop-1a2b3c4d
+      loopeng queue rebase prop-1a2b3c4d --now
+    """
+    from loopeng.cli.editing import save_rebase
+    from loopeng.cli.places import find_database, open_store
+
+    with open_store(db) as store:
+        outcome = save_rebase(store, proposal, find_database(db), by=person(by), reason=reason, now=now)
+        print_outcome(store, outcome, json=json, db=db)

@@ -1,4 +1,4 @@
-"""Starting, waking and recovering proposals: whatever runs the IMPROVE graph goes through here, under a lease."""
+"""Starting and waking proposals: whatever runs the IMPROVE graph goes through here, under a lease."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loopeng.attempt.events import ProgressEvent, ProposalMoved
+from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness, ignore_event
-from loopeng.errors import ConflictError, LoopError, UsageError
+from loopeng.errors import ConflictError, UsageError
 from loopeng.improve.reflect import build_reflector
-from loopeng.improve.undoing import look_after
 from loopeng.improve.unproposed import led_to_nothing
 from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers, why_never
-from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task
+from loopeng.schema import PromptVersion, Proposal, Task
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore, hold_lease
 
-__all__ = ["LeaseHeldError", "advance", "checkpoints_path", "propose", "recover"]
-
-_UNFINISHED = ("drafting", "testing")
+__all__ = ["LeaseHeldError", "advance", "checkpoints_path", "propose"]
 
 
 class LeaseHeldError(ConflictError):
@@ -29,7 +26,8 @@ class LeaseHeldError(ConflictError):
 def propose(harness: Harness, *, pattern_ids: Sequence[str] | None = None) -> list[Proposal]:
     """Start a proposal for every trigger and bring each to the queue, or as far as it gets.
 
-    Explicit ``pattern_ids`` are one proposal, whatever the thresholds. Raises UsageError for patterns that cannot be
+    Explicit ``pattern_ids`` are one proposal, whatever the thresholds; at the autonomy level ``report`` nothing else is
+    started. Raises UsageError for patterns that cannot be
     proposed together or a reflector that cannot be built or breaks, ConflictError when a named pattern has an open
     proposal. What was started before an error is kept, and ``recover`` takes it up.
     """
@@ -39,7 +37,7 @@ def propose(harness: Harness, *, pattern_ids: Sequence[str] | None = None) -> li
     if pattern_ids is not None:
         started = [_start(store, task, base, _checked(store, task, pattern_ids))]
     else:
-        started = _start_triggered(store, task, base)
+        started = _start_triggered(store, task, base) if task.approval.autonomy != "report" else []
     return [_advance_or_look(store, proposal.id, harness) for proposal in started]
 
 
@@ -63,7 +61,7 @@ def advance(
     context = ImproveContext(
         store=store,
         harness_for=lambda it: _harness_for(it, store, harness, tell),
-        limits=_limits(store, proposal, harness),
+        limits_for=lambda: _limits(store, proposal, harness),
         on_event=tell,
     )
     while True:
@@ -74,24 +72,6 @@ def advance(
         # Whoever decided while we held the lease could not wake the thread: so we look once more after giving it back.
         if waits_at is None or store.decision(proposal.id, waits_at) is None:
             return store.proposal(proposal.id)
-
-
-def recover(store: LoopStore, *, harness: Harness | None = None) -> list[Proposal]:
-    """Finish what others left: proposals of the harness's prompt in drafting or testing, decided ones of any prompt,
-    watches that a finished run was to check, files that were to be written.
-
-    With a harness, changes of its prompt that turned out no better are proposed for a rollback, and come back too.
-    A proposal another process works on is skipped. One that breaks keeps its state, with the reason; the rest goes on.
-    """
-    from loopeng.improve.graph import forget_threads
-
-    ended = [proposal.id for proposal in store.proposals() if proposal.state not in OPEN_STATES]
-    forget_threads(checkpoints_path(store), ended)
-    waiting = [*store.proposals(states=["approved"]), *_unwatched(store)]
-    if harness is not None:
-        waiting += store.proposals(prompt_name=harness.task.prompt.name, states=_UNFINISHED)
-    moved = [_advance_or_note(store, proposal, harness) for proposal in waiting]
-    return [*moved, *look_after(store, harness)]
 
 
 def checkpoints_path(store: LoopStore) -> Path:
@@ -135,54 +115,11 @@ def _checked(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[s
     return [pattern.id for pattern in patterns]
 
 
-def _unwatched(store: LoopStore) -> list[Proposal]:
-    """Committed, but cut off before the last watch row."""
-    committed = [each for each in store.proposals(states=["committed"]) if each.kind == "change"]
-    names = {proposal.prompt_name for proposal in committed}
-    watched = {(watch.proposal_id, watch.pattern_id) for name in names for watch in store.watches(name)}
-    return [each for each in committed if not {(each.id, pattern_id) for pattern_id in each.pattern_ids} <= watched]
-
-
 def _advance_or_look(store: LoopStore, proposal_id: str, harness: Harness | None) -> Proposal:
     try:
         return advance(store, proposal_id, harness=harness)
     except LeaseHeldError:
         return store.proposal(proposal_id)
-
-
-def _advance_or_note(store: LoopStore, proposal: Proposal, harness: Harness | None) -> Proposal:
-    """Where it breaks it keeps its state, with the reason; unless the task has changed since: then nothing can mend it.
-
-    Archived, it gives its patterns back, and they lead to a proposal for the task as it is now.
-    """
-    outdated = harness is not None and _is_outdated(proposal, harness.task)
-    try:
-        moved = advance(store, proposal.id, harness=harness)
-        failure = _gate_error(store, moved) if outdated else None
-    except LeaseHeldError:
-        return store.proposal(proposal.id)
-    except LoopError as error:
-        moved, failure = store.proposal(proposal.id), str(error)
-    if failure is None:
-        return moved
-    to = moved.state
-    if to in _UNFINISHED:
-        if outdated:
-            to, failure = "archived", f"made for an earlier version of the task, and cannot go on: {failure}"
-        store.move_proposal(moved.id, to=to, frm={moved.state}, reason=failure)
-    if harness is not None:
-        harness.on_event(ProposalMoved(moved.id, to, failure))
-    return store.proposal(moved.id)
-
-
-def _is_outdated(proposal: Proposal, task: Task) -> bool:
-    return proposal.task_name == task.name and proposal.task_hash != task.version_hash
-
-
-def _gate_error(store: LoopStore, proposal: Proposal) -> str | None:
-    """Why the comparison of a proposal in testing came to nothing; None where it did not, or a limit stopped it."""
-    report = store.gate_report(proposal.id, proposal.revision) if proposal.state == "testing" else None
-    return report.note if report is not None and report.verdict == "error" else None
 
 
 def _harness_for(

@@ -51,7 +51,9 @@ def improve_graph(
     circle.add_node("watch", nodes.watch)
 
     circle.add_edge(START, "route")
-    circle.add_conditional_edges("route", nodes.start, [*dict.fromkeys(nodes.STATION_OF_STATE.values()), END])
+    circle.add_conditional_edges(
+        "route", nodes.start, [*dict.fromkeys(nodes.STATION_OF_STATE.values()), "publish", END]
+    )
     for station, following in (
         ("reproduce", "reflect"),
         ("reflect", "guards"),

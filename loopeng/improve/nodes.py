@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from langgraph.graph import END
 from langgraph.runtime import Runtime
@@ -23,12 +23,13 @@ from loopeng.improve.drafting import draft, repeat_revision, revision_candidate,
 from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.gate import Trial, TrialSplit, compare
 from loopeng.improve.guards import inspect_rules
+from loopeng.improve.publishing import publish_proposal
 from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.improve.reproduction import reproduce as run_again
 from loopeng.improve.watching import watch_rows
-from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal, utc_now
+from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal
 from loopeng.schema.improvement import ProposalState
-from loopeng.schema.task import BudgetSpec, parse_duration
+from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
 __all__ = [
@@ -70,8 +71,13 @@ class ImproveContext:
 
     store: LoopStore
     harness_for: Callable[[Proposal], Harness]  # called only by stations that generate
-    limits: BudgetSpec
+    limits_for: Callable[[], BudgetSpec]  # called only where something is generated
     on_event: Callable[[ProgressEvent], None]
+
+    @property
+    def limits(self) -> BudgetSpec:
+        """``improve.limits``."""
+        return self.limits_for()
 
     def move(
         self,
@@ -95,7 +101,10 @@ def route(state: ImproveState) -> ImproveState:
 
 def start(state: ImproveState, runtime: Runtime[ImproveContext]) -> str:
     """The station that the proposal's state in the database asks for."""
-    return STATION_OF_STATE.get(_proposal(state, runtime).state, END)
+    proposal = _proposal(state, runtime)
+    if proposal.kind == "rollback" and proposal.state in ("drafting", "testing"):
+        return "publish" if proposal.revision else END  # its evidence is there already: what its watch found
+    return STATION_OF_STATE.get(proposal.state, END)
 
 
 def reproduce(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
@@ -168,11 +177,8 @@ def holdout(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveSta
 
 
 def publish(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
-    """Put the proposal into the queue; the time to decide begins."""
-    context, proposal = runtime.context, _proposal(state, runtime)
-    time_to_decide_s = parse_duration(context.store.task(proposal.task_hash).approval.expires)
-    expires_at = utc_now() + timedelta(seconds=time_to_decide_s)
-    return _going(context.move(proposal, "pending", {"testing"}, expires_at=expires_at))
+    """Put the proposal into the queue, or past it."""
+    return _going(publish_proposal(runtime.context.store, _proposal(state, runtime), runtime.context.on_event))
 
 
 def await_decision(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
@@ -192,7 +198,7 @@ def commit(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveStat
     export = export_on_commit(context.store, proposal.prompt_name) if version is not None else None
     if export is not None:
         context.on_event(PromptExported(export.version, export.path, export.error))
-    return _going(version is not None)
+    return _going(version is not None and proposal.kind == "change")  # a rollback promises nothing to look at
 
 
 def watch(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:

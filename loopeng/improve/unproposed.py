@@ -73,6 +73,8 @@ def _unproposed(
         return Unproposed(pattern, _too_rare(pattern, task), frequent)
     if not frequent:
         return Unproposed(pattern, _too_low(standing, task), frequent)
+    if task.approval.autonomy == "report":
+        return Unproposed(pattern, "approval.autonomy is report; name it with --pattern to propose for it", frequent)
     for proposal in ended:
         if pattern.id in proposal.pattern_ids:
             return Unproposed(pattern, _ended(proposal), frequent, proposal.id)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from loopeng.report.evidence import finding_line
-from loopeng.report.layout import columns, count, excerpt, rate
+from loopeng.report.layout import columns, count, excerpt, moment, rate
 from loopeng.schema import FailurePattern, GateReport, Revision
 from loopeng.schema.task import RunSpec
 
@@ -18,6 +19,7 @@ __all__ = [
     "FailureView",
     "NextCommands",
     "ProposalView",
+    "commands_document",
     "commands_text",
     "comparison_line",
     "evidence_line",
@@ -55,12 +57,15 @@ class FailureView:
 
 @dataclass(frozen=True)
 class NextCommands:
-    """What a person may type next, exact from the current folder."""
+    """What a person may type next, exact from the current folder; empty where it would be refused."""
 
-    show: str
-    approve: str
-    edit: str
-    reject: str
+    show: str = ""
+    approve: str = ""
+    edit: str = ""
+    reject: str = ""
+    snooze: str = ""
+    rebase: str = ""
+    work: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,9 @@ class ProposalView:
     changes: tuple[str, ...]  # the changed rules, marked + - or ~
     gate: GateReport | None
     holdout: GateReport | None
-    commands: NextCommands | None  # None where nobody can decide now
+    commands: NextCommands | None  # None where nothing is left to do
     watched: tuple[str, ...] = ()  # the evidence of a rollback, which has no gate
+    snoozed_until: datetime | None = None
 
 
 def run_text(
@@ -203,19 +209,20 @@ def short_evidence(gate: GateReport | None) -> str:
     return f"{pairs.baseline_passed} -> {pairs.candidate_passed} of {pairs.num_pairs}, {verdict}"
 
 
-def state_text(state: str, reason: str | None) -> str:
-    """A proposal's state, with the reason if there is one.
+def state_text(state: str, reason: str | None, snoozed_until: datetime | None = None) -> str:
+    """A proposal's state, until when it lasts, and the reason if there is one.
 
     >>> state_text("stale", "the head moved"), state_text("pending", None)
     ('stale (the head moved)', 'pending')
     """
-    return f"{state} ({reason})" if reason else state
+    lasting = f"{state} until {moment(snoozed_until)}" if snoozed_until is not None else state
+    return f"{lasting} ({reason})" if reason else lasting
 
 
 def proposal_text(view: ProposalView) -> str:
     """One proposal: the rules it changes, its evidence, and the commands that decide it."""
     revision = view.revision
-    state = state_text(view.state, view.state_reason)
+    state = state_text(view.state, view.state_reason, view.snoozed_until)
     lines = [f"proposal {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
     lines += [f"    {line}" for line in view.changes]
     lines += [f"    {line}" for line in view.watched or (evidence_line(view.gate, view.holdout),)]
@@ -224,6 +231,11 @@ def proposal_text(view: ProposalView) -> str:
     if view.commands is not None:
         lines.append(commands_text(view.commands, indent="    "))
     return "\n".join(lines)
+
+
+def commands_document(commands: NextCommands | None) -> dict[str, str] | None:
+    """The commands there are, by name."""
+    return None if commands is None else {name: line for name, line in vars(commands).items() if line}
 
 
 def commands_text(commands: NextCommands, indent: str = "") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loopeng.improve.undoing import watch_summary
 from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text
 from loopeng.report.layout import columns, count, excerpt, moment
-from loopeng.report.terminal import NextCommands, commands_text, evidence_line, state_text
+from loopeng.report.terminal import NextCommands, commands_document, commands_text, evidence_line, state_text
 from loopeng.schema import GateReport, RuleOperation
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _MARKS = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
 
 
 def card_text(card: Card, commands: NextCommands | None) -> str:
-    """The whole card. ``commands`` is None where nobody can decide, or where the question follows at once."""
+    """The whole card. ``commands`` is None where nothing is left to do, or where the question follows at once."""
     sections = [
         _head(card),
         _section("change  [-removed-] {+added+}", marked_diff(card.word_diff)),
@@ -64,13 +64,13 @@ def card_document(card: Card, commands: NextCommands | None) -> dict[str, Any]:
         "ledger": ledger_document(card.ledger),
         "not_chosen": card.not_chosen,
         "history": [vars(entry) for entry in card.history],
-        "commands": None if commands is None else vars(commands),
+        "commands": commands_document(commands),
     }
 
 
 def _head(card: Card) -> str:
     proposal = card.proposal
-    state = state_text(proposal.state, proposal.state_reason)
+    state = state_text(proposal.state, proposal.state_reason, proposal.snoozed_until)
     lines = [
         f"{'rollback' if proposal.kind == 'rollback' else 'proposal'} {card.id}  "
         f"revision {card.revision.revision} by {card.revision.author}: {state}",

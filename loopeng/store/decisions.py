@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from loopeng.errors import AlreadyDecidedError, ConflictError, RevisionMismatchError, StaleProposalError, UsageError
 from loopeng.schema import DECIDABLE_STATES, Decision, PromptVersion, Proposal, Revision
@@ -16,7 +17,7 @@ from loopeng.store.proposals import ProposalRoom, add_revision
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
 from loopeng.store.tables import PromptVersionRow
 
-__all__ = ["DecisionRoom"]
+__all__ = ["DecisionRoom", "find_decidable"]
 
 _SHORTEST_HASH = 8
 _STATE_AFTER: dict[str, ProposalState] = {"approve": "approved", "edit": "testing", "reject": "rejected"}
@@ -49,7 +50,7 @@ class DecisionRoom(ProposalRoom):
         self._settle()  # kept even if the decision is refused below
         with self._database.write() as session:
             settle(session, now)
-            row = _find_decidable(session, proposal_id, revision, seen_hash)
+            row = find_decidable(session, proposal_id, revision, seen_hash)
             decision = Decision(
                 id=new_id(session, DecisionRow),
                 action=action,
@@ -65,11 +66,41 @@ class DecisionRoom(ProposalRoom):
             )
             return _take_effect(session, row, decision, new_revision)
 
+    def approve_automatically(
+        self, proposal: Proposal, text_hash: str, *, reason: str, evidence: dict[str, Any], max_per_day: int
+    ) -> Decision | None:
+        """Approve a tested proposal without a person; None, and nothing is kept, where that may not be.
+
+        It may not where the proposal has moved, or where within 24 hours ``max_per_day`` were approved so for its
+        prompt. Nobody is asked, so it is never pending.
+        """
+        now = self._clock()
+        with self._database.write() as session:
+            settle(session, now)
+            row = find(session, ProposalRow, proposal.id)
+            num_today = _num_automatic(session, row.prompt_name, now - timedelta(days=1))
+            if (row.state, row.revision) != ("testing", proposal.revision) or num_today >= max_per_day:
+                return None
+            decision = Decision(
+                id=new_id(session, DecisionRow),
+                action="approve",
+                prompt_name=row.prompt_name,
+                proposal_id=row.id,
+                revision=row.revision,
+                by="loopeng",
+                reason=reason,
+                seen_hash=text_hash,
+                evidence=evidence,
+                automatic=True,
+                created_at=now,
+            )
+            return _take_effect(session, row, decision, None)
+
     def check_decidable(self, proposal_id: str, revision: int, seen_hash: str) -> None:
         """Raise what ``decide`` would raise for these, and keep nothing."""
         self._settle()
         with self._database.read() as session:
-            _find_decidable(session, proposal_id, revision, seen_hash)
+            find_decidable(session, proposal_id, revision, seen_hash)
 
     def decision(self, proposal_id: str, revision: int) -> Decision | None:
         """The decision on a revision, if there is one."""
@@ -89,7 +120,8 @@ class DecisionRoom(ProposalRoom):
     def commit_proposal(self, proposal_id: str) -> PromptVersion | None:
         """Make an approved proposal the head, once; None if the head moved meanwhile (the proposal is stale then).
 
-        Its patterns are watched from here on, and open proposals for the same prompt go stale.
+        Its patterns are watched from here on (those of a rollback reopened), and open proposals for the same prompt go
+        stale.
         Raises NotFoundError, and ConflictError where there is no approval.
         """
         now = self._clock()
@@ -106,7 +138,10 @@ class DecisionRoom(ProposalRoom):
                 raise ConflictError(f"{row.id} is {row.state}, not approved")
             version = _commit(session, noun_of(Proposal, row), approval)
             change_state(session, row, "committed", f"as {version.id}")
-            mark_patterns(session, row.pattern_ids, to="watching", frm={"open", "proposed", "reopened"})
+            if row.kind == "rollback":
+                mark_patterns(session, row.pattern_ids, to="reopened", frm={"open", "proposed", "watching", "fixed"})
+            else:
+                mark_patterns(session, row.pattern_ids, to="watching", frm={"open", "proposed", "reopened"})
             settle(session, now)
             return version
 
@@ -151,8 +186,8 @@ def _decision_on(session: Session, proposal_id: str, revision: int) -> Decision 
     return noun_of(Decision, row) if row is not None else None
 
 
-def _find_decidable(session: Session, proposal_id: str, revision: int, seen_hash: str) -> ProposalRow:
-    """The proposal, if it waits for a decision on this very text; else the ConflictError that says why not."""
+def find_decidable(session: Session, proposal_id: str, revision: int, seen_hash: str | None) -> ProposalRow:
+    """The proposal, if it waits for a decision on this text (None: on any); else the ConflictError that says why."""
     row = find(session, ProposalRow, proposal_id)
     if earlier := _decision_on(session, row.id, revision):
         done = f"{earlier.action} by {earlier.by} at {earlier.created_at:%Y-%m-%d %H:%M} UTC"
@@ -163,6 +198,8 @@ def _find_decidable(session: Session, proposal_id: str, revision: int, seen_hash
         raise RevisionMismatchError(f"{row.id} is at revision {row.revision}, not {revision}: look again")
     if row.state not in DECIDABLE_STATES or revision == 0:
         raise ConflictError(f"{row.id} is {row.state}: {row.state_reason or 'it is not waiting for a decision'}")
+    if seen_hash is None:
+        return row
     text_hash = noun_of(Revision, session.get_one(RevisionRow, (row.id, revision))).text_hash
     if len(seen_hash) < _SHORTEST_HASH or not text_hash.startswith(seen_hash.lower()):
         raise RevisionMismatchError(
@@ -177,8 +214,20 @@ def _take_effect(session: Session, row: ProposalRow, decision: Decision, new_rev
     if new_revision is not None:
         numbered = {"proposal_id": row.id, "revision": row.revision + 1}
         add_revision(session, row, new_revision.model_copy(update=numbered))
-    change_state(session, row, _STATE_AFTER[decision.action], decision.reason or None)
+    reason = f"edited by {decision.by}; 'loopeng work' tests it" if decision.action == "edit" else decision.reason
+    change_state(session, row, _STATE_AFTER[decision.action], reason or None)
     return decision
+
+
+def _num_automatic(session: Session, prompt_name: str, since: datetime) -> int:
+    """Approvals without a person for a prompt."""
+    made = (
+        DecisionRow.prompt_name == prompt_name,
+        DecisionRow.action == "approve",
+        col(DecisionRow.automatic),
+        col(DecisionRow.created_at) > since,
+    )
+    return session.exec(select(func.count()).select_from(DecisionRow).where(*made)).one()
 
 
 def _commit(session: Session, proposal: Proposal, approval: Decision) -> PromptVersion:
@@ -191,7 +240,7 @@ def _commit(session: Session, proposal: Proposal, approval: Decision) -> PromptV
         template=head.template,
         rules=revision.rules,
         text_hash=revision.text_hash,
-        source="proposal",
+        source="rollback" if proposal.kind == "rollback" else "proposal",
         proposal_id=proposal.id,
         revision=revision.revision,
         created_by=approval.by,

@@ -9,15 +9,17 @@ from sqlmodel import Session, col, select
 
 from loopeng.errors import ConflictError, NotFoundError, RevisionMismatchError, UsageError
 from loopeng.schema import OPEN_STATES, Decision, GateReport, PromptVersion, Proposal, Revision, Task
-from loopeng.schema.improvement import ProposalState
+from loopeng.schema.improvement import PatternState, ProposalKind, ProposalState
+from loopeng.store.deliveries import put_into_outbox
 from loopeng.store.improve_tables import DecisionRow, GateReportRow, ProposalRow, RevisionRow
 from loopeng.store.lifecycle import change_state, mark_patterns, overdue, settle
 from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
 from loopeng.store.tasks import write_task
 
-__all__ = ["ProposalRoom", "add_revision"]
+__all__ = ["PROPOSABLE_STATES", "ProposalRoom", "add_revision", "refuse_shared_patterns"]
 
+PROPOSABLE_STATES: frozenset[PatternState] = frozenset({"open", "reopened", "watching", "fixed"})
 _BY_DECISION = frozenset({"approved", "rejected", "committed"})
 
 
@@ -25,7 +27,13 @@ class ProposalRoom(Room):
     """The part of the store that keeps proposals up to their decision."""
 
     def create_proposal(
-        self, *, task: Task, base: PromptVersion, pattern_ids: Collection[str], expires_at: datetime | None
+        self,
+        *,
+        task: Task,
+        base: PromptVersion,
+        pattern_ids: Collection[str],
+        expires_at: datetime | None,
+        kind: ProposalKind = "change",
     ) -> Proposal:
         """Start a proposal in drafting; its patterns become "proposed".
 
@@ -35,7 +43,7 @@ class ProposalRoom(Room):
         now = self._clock()
         with self._database.write() as session:
             settle(session, now)
-            _refuse_shared_patterns(session, base.prompt_name, pattern_ids)
+            refuse_shared_patterns(session, base.prompt_name, pattern_ids)
             proposal = Proposal(
                 id=new_id(session, ProposalRow),
                 prompt_name=base.prompt_name,
@@ -43,11 +51,12 @@ class ProposalRoom(Room):
                 task_hash=write_task(session, task, now),
                 base_version_id=base.id,
                 pattern_ids=tuple(pattern_ids),
+                kind=kind,
                 expires_at=expires_at,
                 created_at=now,
             )
             insert_once(session, ProposalRow, values_of(proposal))
-            mark_patterns(session, pattern_ids, to="proposed", frm={"open", "reopened", "watching", "fixed"})
+            mark_patterns(session, pattern_ids, to="proposed", frm=PROPOSABLE_STATES)
             return proposal
 
     def save_revision(self, revision: Revision) -> Revision:
@@ -83,23 +92,28 @@ class ProposalRoom(Room):
         frm: Collection[str],
         reason: str | None = None,
         expires_at: datetime | None = None,
+        webhook_url: str | None = None,
     ) -> bool:
         """Compare and swap on the state: False, and nothing changes, when it is not one of ``frm``.
 
-        ``expires_at`` sets until when somebody must decide: the time runs from publication, not from drafting.
+        ``expires_at`` sets until when somebody must decide: the time runs from publication, not from drafting. With
+        ``webhook_url`` the call that tells of the current revision is put into the outbox in the same step.
 
         A state that frees the patterns (archived, stale, expired) puts them back to "open". A committed proposal never
         moves. Raises NotFoundError, and UsageError for states that only ``decide`` and ``commit_proposal`` give.
         """
         if to in _BY_DECISION:
             raise UsageError(f"a proposal becomes {to!r} by decide() or commit_proposal(), which leave a record")
+        now = self._clock()
         with self._database.write() as session:
-            settle(session, self._clock())
+            settle(session, now)
             row = find(session, ProposalRow, proposal_id)
             if row.state not in frm or row.state == "committed":
                 return False
             change_state(session, row, to, reason)
             row.expires_at = expires_at or row.expires_at
+            if webhook_url is not None:
+                put_into_outbox(session, row, webhook_url, now)
             return True
 
     def proposal(self, proposal_id: str) -> Proposal:
@@ -175,7 +189,8 @@ def add_revision(session: Session, proposal: ProposalRow, revision: Revision) ->
     return revision
 
 
-def _refuse_shared_patterns(session: Session, prompt_name: str, pattern_ids: Collection[str]) -> None:
+def refuse_shared_patterns(session: Session, prompt_name: str, pattern_ids: Collection[str]) -> None:
+    """Raise ConflictError where an open proposal for the prompt is about one of the patterns already."""
     same_prompt = select(ProposalRow).where(ProposalRow.prompt_name == prompt_name)
     for row in session.exec(same_prompt.where(col(ProposalRow.state).in_(OPEN_STATES))):
         if shared := sorted(set(pattern_ids) & set(row.pattern_ids)):

@@ -14,9 +14,11 @@ from loopeng.schema import utc_now
 from loopeng.store.attempts import AttemptRoom
 from loopeng.store.database import Database
 from loopeng.store.decisions import DecisionRoom
+from loopeng.store.deliveries import DeliveryRoom
 from loopeng.store.leases import LeaseRoom
 from loopeng.store.looks import LookRoom
 from loopeng.store.merging import MergingRoom
+from loopeng.store.postponing import PostponingRoom
 from loopeng.store.prompts import PromptRoom
 from loopeng.store.runs import RunRoom
 from loopeng.store.suggestions import SuggestionRoom
@@ -37,6 +39,8 @@ class LoopStore(
     LeaseRoom,
     SuggestionRoom,
     WatchRoom,
+    PostponingRoom,
+    DeliveryRoom,
 ):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 

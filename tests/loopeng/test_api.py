@@ -99,12 +99,28 @@ def test_edit_and_reject(replayable: Loop) -> None:
     with pytest.raises(RevisionMismatchError):
         replayable.reject(card.id, by="ana", seen="0" * 64, reason="no")
     outcome = replayable.edit(card.id, by="ana", seen=card.text_hash, rules=["Use at most three words."])
-    assert outcome.proposal.revision == 2
+    assert (outcome.proposal.revision, outcome.proposal.state) == (2, "testing")
+    assert [(step.before.state, step.after.state) for step in replayable.work()] == [("testing", "pending")]
     (edited,) = replayable.queue()
     assert edited.gate is not None
     assert edited.gate.pairs.fixed == 5
     replayable.reject(edited.id, by="ana", seen=edited.text_hash, reason="too strict")
     assert replayable.queue() == []
+
+
+def test_snooze_and_rebase(replayable: Loop) -> None:
+    task = make_task()
+    replayable.run(task)
+    (card,) = replayable.queue()
+    assert replayable.snooze(card.id, by="ana", for_="2d").proposal.snoozed_until is not None
+    assert [each.proposal.state for each in replayable.queue()] == ["snoozed"]
+    with pytest.raises(UsageError, match="either until or for_"):
+        replayable.snooze(card.id, by="ana")
+    replayable.store.adopt_template("describe", "Say what it is: {{ product }}{{ rules }}", by="file")
+    assert replayable.queue() == []
+    outcome = replayable.rebase(card.id, by="ana", now=True)
+    assert (outcome.proposal.state, outcome.proposal.revision) == ("pending", 2)
+    assert replayable.work() == []
 
 
 def test_run_from_a_path_without_improvement(tmp_path: Path, loop: Loop) -> None:

@@ -20,11 +20,12 @@ COMMANDS = [
     ("run",),
     ("propose",),
     ("gate",),
+    ("work",),
     ("models",),
     ("schema",),
     *(("runs", name) for name in ("list", "show")),
     *(("failures", name) for name in ("list", "show", "merge", "mute", "unmute")),
-    *(("queue", name) for name in ("list", "show", "approve", "reject", "edit")),
+    *(("queue", name) for name in ("list", "show", "approve", "reject", "edit", "snooze", "rebase")),
     *(("prompts", name) for name in ("list", "log", "show", "diff", "rollback", "export", "verify")),
 ]
 

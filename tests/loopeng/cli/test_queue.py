@@ -10,6 +10,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,9 +106,16 @@ def test_rejecting_needs_a_reason(ran: Shop, pending: Pending, invoke: Invoke) -
 def test_editing_makes_a_revision_that_is_counted(ran: Shop, pending: Pending, invoke: Invoke) -> None:
     rule = "Write exactly one short sentence."
     done = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", rule).stdout
-    assert "edited by ana: revision 2, pending" in done
-    assert f"+ {rule}" in done
-    assert "gate 0/5 -> 5/5" in done
+    assert "edited by ana: revision 2, testing" in done
+    assert f"+ {rule}" in done and "gate: not run" in done and "work  loopeng work\n" in done
+    listed = invoke("queue", "list").stdout
+    assert re.search(r"^prop-\w+  testing ", listed, re.MULTILINE) and "not tested yet  loopeng work" in listed
+    card = invoke("queue", "show", pending["id"]).stdout
+    assert ": testing (edited by ana; 'loopeng work' tests it)" in card and "approve" not in card
+    invoke("queue", "approve", pending["id"], "--seen", "0" * 8, code=7)
+    worked = invoke("work").stdout
+    assert f"{pending['id']}  testing -> pending" in worked and "gate 0/5 -> 5/5" in worked
+    assert invoke("work").stderr == "nothing to do\n"
     (new,) = json.loads(invoke("queue", "list", "--json").stdout)
     assert (new["revision"], new["rules"]) == (2, [rule])
     assert new["text_hash"] != pending["text_hash"]
@@ -213,7 +221,8 @@ def test_an_edit_in_a_folder_that_was_moved(
 ) -> None:
     """The stored path is gone; the task file beside the database is the same one."""
     forget_the_place(ran, pending)
-    edited = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Write exactly one short sentence.")
+    rule = "Write exactly one short sentence."
+    edited = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", rule, "--now")
     assert "revision 2, pending" in edited.stdout
     (new,) = json.loads(invoke("queue", "list", "--json").stdout)
     approved = invoke("queue", "approve", pending["id"], *seen(new), "--accept-untested").stdout
@@ -223,10 +232,12 @@ def test_an_edit_in_a_folder_that_was_moved(
 def test_an_edit_that_cannot_be_counted_is_recorded_and_says_so(ran: Shop, pending: Pending, invoke: Invoke) -> None:
     forget_the_place(ran, pending)
     (ran.folder / "script.yaml").rename(ran.folder / "elsewhere.yaml")
-    result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Write exactly one sentence.", code=2)
-    assert "the edit is recorded, but not counted yet. Go on with:\n  loopeng propose task.yaml\n" in result.stderr
+    rule = ("--rule", "Write exactly one sentence.")
+    result = invoke("queue", "edit", pending["id"], *seen(pending), *rule, "--now", code=2)
+    assert "the edit is recorded, but not tested yet. Go on with:\n  loopeng work\n" in result.stderr
+    assert "script.yaml" in invoke("work", code=2).stdout
     (ran.folder / "elsewhere.yaml").rename(ran.folder / "script.yaml")
-    assert "revision 2, pending" in invoke("propose", "task.yaml").stdout
+    assert "revision 2, pending" in invoke("work").stdout
 
 
 def forget_the_place(shop: Shop, pending: Pending) -> None:
@@ -263,9 +274,8 @@ def test_an_edit_that_is_interrupted_says_how_to_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr("loopeng.engines.scripted.Script.__call__", interrupted)
-        result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Be brief.", code=130)
-    assert "the edit is recorded, but not counted yet" in result.stderr
-    assert re.search(r"loopeng propose \S*task.yaml", result.stderr)
+        result = invoke("queue", "edit", pending["id"], *seen(pending), "--rule", "Be brief.", "--now", code=130)
+    assert "the edit is recorded, but not tested yet. Go on with:\n  loopeng work" in result.stderr
     assert "testing" in invoke("queue", "list").stdout
 
 
@@ -308,3 +318,72 @@ def test_what_was_not_chosen_is_on_the_card(shop: Shop, invoke: Invoke) -> None:
     document = json.loads(invoke("queue", "show", proposal["id"], "--json").stdout)
     assert [each["outcome"] for each in document["not_chosen"]] == ["outscored"]
     assert json.loads(invoke("runs", "list", "--kind", "screen", "--json").stdout)
+
+
+def test_snoozing_and_waking(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    done = invoke("queue", "snooze", pending["id"], "--for", "2d", "--reason", "after the fair").stdout
+    assert re.fullmatch(rf"{pending['id']} is snoozed until 20\d\d-\d\d-\d\d \d\d:\d\d \w+, by ana\n", done)
+    assert re.search(r"  snoozed until 20\d\d-", invoke("queue", "list").stdout)
+    (listed,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert (listed["state"], listed["snoozed_until"][:2]) == ("snoozed", "20")
+    card = invoke("queue", "show", pending["id"]).stdout
+    assert ": snoozed until 20" in card and "ana: snooze of revision 1 until 20" in card and "after the fair" in card
+    assert "approve  loopeng queue approve" in card  # it can be decided all the same
+    assert f"snooze, ana, {pending['id']} revision 1, until" in re.sub(" {2,}", ", ", invoke_log(invoke))
+    assert invoke("queue", "snooze", pending["id"], "--for", "0s").stdout == f"{pending['id']} is pending, by ana\n"
+    assert "ana: woken" in invoke("queue", "show", pending["id"]).stdout
+
+
+def invoke_log(invoke: Invoke) -> str:
+    return invoke("prompts", "log", "describe").stdout
+
+
+def test_snoozing_until_a_day(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    invoke("queue", "snooze", pending["id"], "--until", "2030-12-01")
+    (listed,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert datetime.fromisoformat(listed["snoozed_until"]) == datetime(2030, 12, 1).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ((), 2, "give --for TIME or --until DAY"),
+        (("--for", "1d", "--until", "2030-12-01"), 2, "give --for TIME or --until DAY"),
+        (("--for", "soon"), 2, "'soon' is not a duration"),
+        (("--for", "0s"), 2, "it is pending now"),
+        (("--for", "999999999999w"), 2, "for how long?"),
+        (("--until", "2020-01-01"), 2, "later time"),
+        (("--until", "tomorrow"), 2, "tomorrow"),
+        (("--for", "1d", "--seen", "0" * 8), 7, "has the text"),
+    ],
+)
+def test_snoozes_that_cannot_be(
+    ran: Shop, pending: Pending, invoke: Invoke, options: tuple[str, ...], code: int, message: str
+) -> None:
+    assert message in invoke("queue", "snooze", pending["id"], *options, code=code).stderr
+    assert json.loads(invoke("queue", "list", "--json").stdout)[0]["state"] == "pending"
+
+
+def test_a_stale_proposal_says_how_to_rebase_it(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    with LoopStore.open(ran.db) as store:
+        store.adopt_template("describe", "Another text: {{ product }}{{ rules }}", by="task file")
+    command = f"loopeng queue rebase {pending['id']}"
+    for words in (("list", "--all"), ("show", pending["id"])):
+        shown = invoke("queue", *words).stdout
+        assert "stale" in shown and command in shown
+    (listed,) = json.loads(invoke("queue", "list", "--all", "--json").stdout)
+    assert listed["commands"] == {"rebase": command}
+    assert command in invoke("queue", "approve", pending["id"], "--accept-untested", code=7).stderr
+    done = invoke("queue", "rebase", pending["id"]).stdout
+    assert f"{pending['id']} rebased by ana: revision 2, testing" in done and "work  loopeng work\n" in done
+    assert "is testing, not stale" in invoke("queue", "rebase", pending["id"], code=7).stderr
+    assert f"{pending['id']}  testing -> pending" in invoke("work").stdout
+    card = invoke("queue", "show", pending["id"]).stdout
+    assert "    Another text: {{ product }}" in card and "rebase of revision 1 from version 1 to version 2" in card
+
+
+def test_a_rebase_that_is_tested_at_once(ran: Shop, pending: Pending, invoke: Invoke) -> None:
+    with LoopStore.open(ran.db) as store:
+        store.adopt_template("describe", "Another text: {{ product }}{{ rules }}", by="task file")
+    done = invoke("queue", "rebase", pending["id"], "--now").stdout
+    assert "rebased by ana: revision 2, pending" in done and "gate 0/5 -> 5/5" in done

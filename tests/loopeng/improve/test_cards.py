@@ -39,6 +39,7 @@ def test_the_history_tells_what_happened_in_order(store: LoopStore, harness: Har
         seen=first,
         rules=["Use at most 20 words, one sentence."],
         reason="shorter",
+        now=True,
         harness=harness,
     )
     approve(store, pending.id, by="ana", seen=card(store, pending.id).text_hash, accept_untested=True)

@@ -103,7 +103,7 @@ def test_waking_without_a_decision_changes_nothing(store: LoopStore, pending: Pr
 
 def test_what_the_graph_is_resumed_with_is_no_decision(store: LoopStore, pending: Proposal) -> None:
     """Anybody with LangGraph at hand may resume the thread: only the decision row counts."""
-    context = ImproveContext(store, lambda _: pytest.fail("nothing to generate"), BudgetSpec(), lambda _: None)
+    context = ImproveContext(store, lambda _: pytest.fail("nothing to generate"), BudgetSpec, lambda _: None)
     with _checkpoint_saver(checkpoints_path(store)) as saver:
         graph = improve_graph(saver)
         thread = {"configurable": {"thread_id": thread_name(pending.id)}}
@@ -125,6 +125,7 @@ def test_the_graph_shows_the_circle() -> None:
     edges = {(edge.source, edge.target) for edge in improve_graph().get_graph().edges}
     assert {("AWAIT", "route"), ("route", "commit"), ("commit", "watch"), ("publish", "AWAIT")} <= edges
     assert {source for source, target in edges if target == "AWAIT"} == {"route", "publish"}
+    assert {source for source, target in edges if target == "publish"} == {"holdout", "route"}
 
 
 def test_a_rejection_reaches_the_next_reflection(
@@ -149,9 +150,9 @@ def test_a_rejection_reaches_the_next_reflection(
     assert propose(harness) == []  # nor a third
 
 
-def test_an_edit_is_counted_again_at_once(store: LoopStore, harness: Harness, pending: Proposal) -> None:
+def test_an_edit_is_counted_again(store: LoopStore, harness: Harness, pending: Proposal) -> None:
     text_hash = seen(store, pending)
-    outcome = edit(store, pending.id, by="ben", seen=text_hash, rules=[EDITED], harness=harness)
+    outcome = edit(store, pending.id, by="ben", seen=text_hash, rules=[EDITED], now=True, harness=harness)
     assert (outcome.proposal.state, outcome.proposal.revision, outcome.version) == ("pending", 2, None)
     revision = store.revision(pending.id)
     assert (revision.author, [rule.text for rule in revision.rules]) == ("ben", [EDITED])
@@ -168,7 +169,7 @@ def test_an_edit_is_counted_again_at_once(store: LoopStore, harness: Harness, pe
 
 def test_an_edit_needs_no_harness_in_another_process(store: LoopStore, pending: Proposal) -> None:
     outcome = edit(
-        store, pending.id, by="ben", seen=seen(store, pending), rules=["Use at most 20 words, one sentence."]
+        store, pending.id, by="ben", seen=seen(store, pending), rules=["Use at most 20 words, one sentence."], now=True
     )
     assert outcome.proposal.state == "pending"
     assert outcome.proposal.revision == 2 and len(store.runs(kind="gate")) == 4

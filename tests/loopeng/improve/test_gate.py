@@ -228,7 +228,7 @@ def test_an_edit_elsewhere_does_not_count_a_live_engine_by_another(
     run_suite(watched)
     (proposal,) = propose(watched)
     seen = store.revision(proposal.id).text_hash
-    outcome = edit(store, proposal.id, by="ana", seen=seen, rules=["Write exactly one sentence."])
+    outcome = edit(store, proposal.id, by="ana", seen=seen, rules=["Write exactly one sentence."], now=True)
     report = store.gate_report(proposal.id, 2)
     assert outcome.proposal.state == "pending" and report is not None and report.verdict == "not_replayable"
 

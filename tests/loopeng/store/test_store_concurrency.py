@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -48,6 +49,29 @@ try:
     action = "approve" if number % 2 else "reject"
     store.decide(action=action, proposal_id=arguments[0], revision=1, seen_hash=arguments[1], by=str(number))
     print("won", flush=True)
+except ConflictError as error:
+    print(type(error).__name__, flush=True)
+"""
+
+RACE = """
+from datetime import timedelta
+proposal_id, seen_hash, *actions = arguments
+action, decision = actions[number % len(actions)], {"proposal_id": proposal_id, "revision": 1, "seen_hash": seen_hash}
+try:
+    if action == "snooze":
+        store.snooze(proposal_id, until=timedelta(days=1), by=str(number))
+    elif action == "move the head":
+        store.adopt_template("describe", f"Number {number}{{{{ rules }}}}", by=str(number))
+    elif action == "rebase":
+        head, text = store.head("describe"), store.revision(proposal_id, 1)
+        text = text.model_copy(update={"revision": 2})
+        store.rebase(proposal_id, text, base_version_id=head.id, by=str(number))
+    elif action == "edit":
+        text = store.revision(proposal_id, 1).model_copy(update={"text_hash": "e" * 64})
+        store.decide(action="edit", by=str(number), new_revision=text, **decision)
+    else:
+        store.decide(action=action, by=str(number), **decision)
+    print(action, flush=True)
 except ConflictError as error:
     print(type(error).__name__, flush=True)
 """
@@ -119,6 +143,56 @@ def test_processes_that_decide_at_once(store: LoopStore, workers: Workers, make:
     assert decision.by == str(outputs.index("won"))
     expected = {"approve": "approved", "reject": "rejected"}[decision.action]
     assert store.proposal(proposal.id).state == expected
+
+
+def test_snoozing_and_approving_at_once(store: LoopStore, workers: Workers, make: Any) -> None:
+    """Whatever came first, an approval stands in the end: who sleeps can be decided, who is decided cannot sleep."""
+    make.clock.now = utc_now()
+    proposal = make.pending()
+    outputs = workers.together(RACE, store.path, proposal.id, make.seen(proposal)["seen_hash"], "snooze", "approve")
+    assert outputs.count("approve") == 1
+    decided = store.proposal(proposal.id)
+    assert (decided.state, decided.snoozed_until) == ("approved", None)
+    actions = [decision.action for decision in store.decisions()]
+    assert actions == ["snooze"] * outputs.count("snooze") + ["approve"]
+    late = {"AlreadyDecidedError"}
+    assert {output for output in outputs if output not in ("snooze", "approve")} <= late
+
+
+def test_approving_what_expires_at_that_moment(store: LoopStore, workers: Workers, make: Any) -> None:
+    """Nobody wins half: all four come too late, and there is no decision."""
+    make.clock.now = utc_now() - timedelta(days=7)
+    proposal = make.pending()
+    arguments = (proposal.id, make.seen(proposal)["seen_hash"], "approve", "snooze", "edit", "reject")
+    assert workers.together(RACE, store.path, *arguments) == ["ConflictError"] * 4
+    make.clock.now = utc_now()
+    assert store.proposal(proposal.id).state == "expired" and store.decisions() == []
+
+
+def test_editing_and_approving_at_once(store: LoopStore, workers: Workers, make: Any) -> None:
+    """The one text is approved, or the other waits for its test; never is the edited one approved untested."""
+    make.clock.now = utc_now()
+    proposal = make.pending()
+    outputs = workers.together(RACE, store.path, proposal.id, make.seen(proposal)["seen_hash"], "edit", "approve")
+    (won,) = (output for output in outputs if output in ("edit", "approve"))
+    assert sorted(outputs)[:3] == ["AlreadyDecidedError"] * 3
+    moved = store.proposal(proposal.id)
+    assert (moved.state, moved.revision) == (("testing", 2) if won == "edit" else ("approved", 1))
+    assert [decision.action for decision in store.decisions()] == [won]
+
+
+def test_rebasing_while_the_head_moves(store: LoopStore, workers: Workers, make: Any) -> None:
+    """A rebase is one for the head of that moment, or refused; what moved afterwards makes it stale again."""
+    make.clock.now = utc_now()
+    proposal = make.pending()
+    store.adopt_template("describe", "Another {{ product }}{{ rules }}", by="file")
+    arguments = (proposal.id, make.seen(proposal)["seen_hash"], "rebase", "move the head")
+    outputs = workers.together(RACE, store.path, *arguments)
+    assert outputs[1] == outputs[3] == "move the head" and outputs.count("rebase") <= 1
+    moved, head = store.proposal(proposal.id), store.head("describe")
+    assert head.number == 4
+    assert moved.state == ("testing" if moved.base_version_id == head.id else "stale")
+    assert moved.revision == 1 + outputs.count("rebase") == 1 + len(store.decisions())
 
 
 def test_processes_that_commit_at_once_make_one_version(store: LoopStore, workers: Workers, make: Any) -> None:

@@ -53,6 +53,7 @@ class ProposalMachine(RuleBasedStateMachine):
         type(self).num_examples += 1
         self.prompt = f"describe-{self.num_examples}"
         self.decided: dict[tuple[str, int], Decision] = {}
+        self.unsettling: list[Decision] = []
         self.store.adopt_template(self.prompt, TEMPLATES[0], by="file")
 
     def teardown(self) -> None:
@@ -135,6 +136,34 @@ class ProposalMachine(RuleBasedStateMachine):
             assert (proposal_id, number) not in self.decided
             self.decided[proposal_id, number] = decision
 
+    @rule(proposal_id=proposals, days=st.integers(0, 4))
+    def snooze(self, proposal_id: str, days: int) -> None:
+        before = self.store.proposal(proposal_id)
+        try:
+            decision = self.store.snooze(proposal_id, until=timedelta(days=days), by="ana")
+        except UsageError:
+            assert before.state == "pending" and not days
+        except ConflictError:
+            assert not before.decidable or (proposal_id, before.revision) in self.decided
+        else:
+            self.unsettling.append(decision)
+            after = self.store.proposal(proposal_id)
+            assert after.state == ("snoozed" if days else "pending")
+            assert (after.snoozed_until or self.clock.now) == self.clock.now + timedelta(days=days)
+
+    @rule(proposal_id=proposals)
+    def rebase(self, proposal_id: str) -> None:
+        before, head = self.store.proposal(proposal_id), self.store.head(self.prompt)
+        text = self.revision_of(proposal_id, before.revision + 1, "rebased")
+        try:
+            decision = self.store.rebase(proposal_id, text, base_version_id=head.id, by="ana")
+        except ConflictError:
+            assert before.state != "stale"
+        else:
+            self.unsettling.append(decision)
+            after = self.store.proposal(proposal_id)
+            assert (after.state, after.base_version_id, after.revision) == ("testing", head.id, before.revision + 1)
+
     @rule(proposal_id=proposals)
     def commit(self, proposal_id: str) -> None:
         before = self.store.proposal(proposal_id)
@@ -168,7 +197,9 @@ class ProposalMachine(RuleBasedStateMachine):
 
     @invariant()
     def decisions_are_those_taken_and_one_per_revision(self) -> None:
-        kept = [decision for decision in self.store.decisions(prompt_name=self.prompt) if decision.action != "rollback"]
+        made = self.store.decisions(prompt_name=self.prompt)
+        assert [decision for decision in made if decision.action in ("snooze", "rebase")] == self.unsettling
+        kept = [decision for decision in made if decision.revision is not None]
         assert {(decision.proposal_id, decision.revision): decision for decision in kept} == self.decided
         assert len(kept) == len(self.decided)
 
@@ -183,6 +214,9 @@ class ProposalMachine(RuleBasedStateMachine):
                 assert {"approved": "approve", "rejected": "reject"}[proposal.state] in actions
             if proposal.state in ("pending", "snoozed"):
                 assert proposal.expires_at is None or proposal.expires_at > self.clock.now
+            assert proposal.snoozed_until is None or (
+                proposal.state == "snoozed" and proposal.snoozed_until > self.clock.now
+            )
 
 
 def test_no_sequence_of_calls_breaks_the_rules(store: LoopStore, clock: Any) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,10 @@ def test_a_migration_that_breaks_leaves_the_file_as_it_was(database_path: Path) 
     [
         "UPDATE decision SET action = 'reject'",
         "UPDATE decision SET reason = reason",
+        "UPDATE decision SET automatic = 1",
+        "UPDATE decision SET revision = 1 WHERE action = 'snooze'",
+        "DELETE FROM decision WHERE revision IS NULL",
+        "INSERT OR REPLACE INTO decision SELECT * FROM decision WHERE revision IS NULL",
         "DELETE FROM decision",
         "INSERT OR REPLACE INTO decision SELECT * FROM decision",
         "REPLACE INTO decision SELECT NULL, 'dec-other', 'reject', prompt_name, proposal_id, revision, version_id, "
@@ -141,8 +146,9 @@ def test_a_migration_that_breaks_leaves_the_file_as_it_was(database_path: Path) 
 )
 def test_decisions_cannot_be_changed_even_by_hand(store: LoopStore, make: Any, statement: str) -> None:
     make.committed()
+    store.snooze(make.pending(rule="another").id, until=timedelta(days=1), by="ana")  # a row without a revision
     before = execute(store.path, "SELECT * FROM decision")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         execute(store.path, statement)
     assert execute(store.path, "SELECT * FROM decision") == before
-    assert len(before) == 1
+    assert len(before) == 2
