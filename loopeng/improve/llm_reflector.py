@@ -7,6 +7,7 @@ from typing import Any
 
 from loopeng.errors import RequestRefusedError, UsageError
 from loopeng.improve.replies import UnreadableReplyError, read_reply
+from loopeng.improve.rules import normalise_rule
 from loopeng.ports import NoChange, ProposedChange, ReflectionContext, TextEngine, TextReply, TextRequest
 from loopeng.prompts import RULES, load_prompt, rendered_template
 from loopeng.schema import Attempt, Message, RuleOperation, Sample
@@ -48,7 +49,7 @@ def reflection_prompt(context: ReflectionContext) -> str:
         mistakes=[
             f"{pattern.evaluator} ({pattern.category}): {_clipped(pattern.reason)}" for pattern in context.patterns
         ],
-        cures=list(dict.fromkeys(pattern.remedy.strip() for pattern in context.patterns if pattern.remedy)),
+        cures=_cures(context),
         examples=[_example(sample, attempt, evaluators) for sample, attempt in context.examples],
         refused=[_refusal(*each) for each in (*context.rejected[-_NUM_REFUSED:], *context.refused[-_NUM_REFUSED:])],
         full=len(rules) >= limits.max_rules,
@@ -103,6 +104,14 @@ def _change(context: ReflectionContext, reply: TextReply) -> ProposedChange:
             raise UnreadableReplyError(f"it was cut off at {context.request.max_tokens} tokens ({error})") from None
         raise
     return ProposedChange(operations=operations, rationale=rationale, pattern_ids=pattern_ids, reply=reply.text)
+
+
+def _cures(context: ReflectionContext) -> list[str]:
+    """The remedies, but for those that did not help, being rules already, and those that were not wanted."""
+    refused = [each.text or "" for operations, _ in (*context.rejected, *context.refused) for each in operations]
+    spent = {normalise_rule(text) for text in (*refused, *(rule.text for rule in context.prompt.rules))}
+    remedies = dict.fromkeys((pattern.remedy or "").strip() for pattern in context.patterns)
+    return [remedy for remedy in remedies if remedy and normalise_rule(remedy) not in spent]
 
 
 def _example(sample: Sample, attempt: Attempt, evaluators: set[str]) -> dict[str, str]:

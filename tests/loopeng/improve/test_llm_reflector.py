@@ -164,6 +164,17 @@ def test_the_prompt_shows_what_was_refused_and_why() -> None:
     assert "refused" not in reflection_prompt(ReflectionContext(prompt=head(), patterns=(PATTERN,)))
 
 
+def test_the_remedy_is_suggested_unless_it_was_refused_or_has_not_helped() -> None:
+    rejected = (((RuleOperation(op="add", text="write one sentence"),), "too strict"),)
+    fresh = ReflectionContext(prompt=head(), patterns=(PATTERN,))
+    assert "It should say: Write one sentence.\n" in reflection_prompt(fresh)
+    for spent in (
+        ReflectionContext(prompt=head(), patterns=(PATTERN,), rejected=rejected),
+        ReflectionContext(prompt=head(["Write one sentence."]), patterns=(PATTERN,)),
+    ):
+        assert "It should say" not in reflection_prompt(spent)
+
+
 def test_long_answers_are_cut_in_the_middle() -> None:
     """What stands after a JSON value is what is wrong with the answer."""
     sample = Sample(id="s", inputs={"product": "mug"}, split="reflect")
