@@ -56,6 +56,29 @@ def test_a_decision_ends_the_waiting(ran: Shop, pending: dict[str, Any]) -> None
     assert clock.sleeps == 2
 
 
+def test_an_approval_is_waited_for_until_it_is_committed(ran: Shop, pending: dict[str, Any]) -> None:
+    """Another process has written its decision and is about to commit: the report must not say half of it."""
+    clock, seen = Clock(), {"proposal_id": pending["id"], "revision": 1, "seen_hash": pending["text_hash"]}
+    with LoopStore.open(ran.db) as store:
+        store.decide(action="approve", by="ben", accepted_untested=True, **seen)
+
+        def sleep(seconds: float) -> None:
+            clock.sleep(seconds)
+            if clock.sleeps == 2:
+                store.commit_proposal(pending["id"])
+
+        assert wait_for_decisions(store, [pending["id"]], clock=clock, sleep=sleep) == []
+    assert clock.sleeps == 2
+
+
+def test_an_approval_that_nobody_commits_is_not_waited_for_forever(ran: Shop, pending: dict[str, Any]) -> None:
+    clock, seen = Clock(), {"proposal_id": pending["id"], "revision": 1, "seen_hash": pending["text_hash"]}
+    with LoopStore.open(ran.db) as store:
+        store.decide(action="approve", by="ben", accepted_untested=True, **seen)
+        assert wait_for_decisions(store, [pending["id"]], clock=clock, sleep=clock.sleep) == []
+    assert clock.now == 5.0
+
+
 def test_a_key_ends_the_waiting(ran: Shop, pending: dict[str, Any]) -> None:
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
