@@ -89,8 +89,11 @@ def _version(version: PromptVersion, head: PromptVersion) -> str:
 
 def _decision(decision: Decision, numbers: Mapping[str, int]) -> str:
     parts, evidence = [], dict(decision.evidence)
+    if patterns := evidence.pop("pattern_ids", ()):
+        parts.append(" into ".join(patterns))
     if decision.proposal_id:
-        revision = f" revision {decision.revision}" if decision.revision is not None else ""
+        number = decision.revision if decision.revision is not None else evidence.pop("revision", None)
+        revision = f" revision {number}" if number is not None else ""
         seen = f", saw {decision.seen_hash[:8]}" if decision.seen_hash else ""
         parts.append(f"{decision.proposal_id}{revision}{seen}")
     if decision.version_id is not None and decision.version_id in numbers:

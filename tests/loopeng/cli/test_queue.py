@@ -329,7 +329,7 @@ def test_snoozing_and_waking(ran: Shop, pending: Pending, invoke: Invoke) -> Non
     card = invoke("queue", "show", pending["id"]).stdout
     assert ": snoozed until 20" in card and "ana: snooze of revision 1 until 20" in card and "after the fair" in card
     assert "approve  loopeng queue approve" in card  # it can be decided all the same
-    assert f"snooze, ana, {pending['id']} revision 1, until" in re.sub(" {2,}", ", ", invoke_log(invoke))
+    assert f"snooze, ana, {pending['id']} revision 1, saw" in re.sub(" {2,}", ", ", invoke_log(invoke))
     assert invoke("queue", "snooze", pending["id"], "--for", "0s").stdout == f"{pending['id']} is pending, by ana\n"
     assert "ana: woken" in invoke("queue", "show", pending["id"]).stdout
 

@@ -80,7 +80,7 @@ def test_a_pass_within_the_limits_is_committed_and_marked(store: LoopStore, make
     assert store.deliveries() == []  # it never waited for anybody
     assert card(store, proposal.id).history[-1].what == "approve of revision 1, automatic"
     log = history_text(store.head("describe"), store.prompt_versions("describe"), store.decisions())
-    assert "loopeng  automatic, prop-" in log
+    assert f"{proposal.id} revision 1, saw {decision.seen_hash[:8]}, automatic, reason:" in log
     for statement in ("UPDATE decision SET automatic = 0", "DELETE FROM decision"):
         with closing(sqlite3.connect(store.path)) as connection, pytest.raises(sqlite3.IntegrityError, match="append"):
             connection.execute(statement)
@@ -151,7 +151,7 @@ def test_a_report_proposes_nothing_by_itself(
     assert propose(quiet) == [] and store.proposals() == []
     reasons = {each.reason for each in find_unproposed(store, task)}
     assert reasons == {"approval.autonomy is report; name it with --pattern to propose for it"}
-    (proposal,) = propose(quiet, pattern_ids=[store.patterns("describe")[0].id])  # a person's word
+    (proposal,) = propose(quiet, pattern_ids=[pattern.id for pattern in store.patterns("describe")])  # a person's word
     assert proposal.state == "pending"
 
 

@@ -85,7 +85,7 @@ def test_the_head_got_all_of_the_rules(store: LoopStore, make_task: Callable[...
 def test_the_rule_to_change_is_gone(store: LoopStore, make_task: Callable[..., Task], harness: Harness) -> None:
     task = make_task()
     head_with(store, task, "Be kind.", "Be honest.")
-    (proposal,) = propose(harness, pattern_ids=[store.patterns("describe")[0].id])
+    (proposal,) = propose(harness, pattern_ids=[pattern.id for pattern in store.patterns("describe")])
     edit(store, proposal.id, by="ana", seen=card(store, proposal.id).text_hash, rules=["Be very kind.", "Be honest."])
     head_with(store, task, "Be honest.", ids="b")
     with pytest.raises(UsageError, match=r"cannot update rule a \('Be kind.'\): it is gone"):

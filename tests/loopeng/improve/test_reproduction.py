@@ -137,7 +137,8 @@ def test_once_of_eight_is_not_enough_twice_is(store: LoopStore, sampled: Task) -
 
         def say(request: TextRequest, num_bad: int = num_bad, calls: list[int] = calls) -> str:
             calls.append(1)
-            return always_bad(request) if len(calls) <= num_bad else GOOD
+            lucky = num_bad < len(calls) <= 8  # the gate sees it as bad as ever
+            return GOOD if lucky else always_bad(request)
 
         (proposal,) = propose(harness_of(store, sampled, say), pattern_ids=patterns)
         assert proposal.state == state

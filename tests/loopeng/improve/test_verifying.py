@@ -21,7 +21,7 @@ Corrupt = Callable[[str], list[str]]
 def history(store: LoopStore, pending: Proposal) -> Proposal:
     """An edit, an approval, a rollback and a file edit."""
     seen = store.revision(pending.id).text_hash
-    edit(store, pending.id, by="ben", seen=seen, rules=["Use at most 20 words, one sentence."])
+    edit(store, pending.id, by="ben", seen=seen, rules=["Use at most 20 words, one sentence."], now=True)
     approve(store, pending.id, by="ana", seen=store.revision(pending.id).text_hash, accept_untested=True)
     rollback(store, "describe", to=None, by="ana", reason="customers complain")
     store.adopt_template("describe", "Please describe this: {{ product }}{{ rules }}", by="file")

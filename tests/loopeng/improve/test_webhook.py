@@ -223,8 +223,13 @@ def test_a_server_that_never_answers_is_left_alone_after_the_time_out(
         task = make_task(
             approval=ApprovalSpec(webhook=WebhookSpec(url=f"http://127.0.0.1:{silent.getsockname()[1]}")),
         )
-        for pattern in store.patterns("describe"):
-            propose(Harness.build(store, task), pattern_ids=[pattern.id])
+        propose(Harness.build(store, task))
+        second = store.create_proposal(task=task, base=store.head("describe"), pattern_ids=(), expires_at=None)
+        (first,) = store.proposals(states=["pending"])
+        text = store.revision(first.id).model_copy(update={"proposal_id": second.id})
+        store.save_revision(text)
+        url = str(task.approval.webhook and task.approval.webhook.url)
+        store.move_proposal(second.id, to="pending", frm={"drafting"}, webhook_url=url)
         assert len(store.due_deliveries()) == 2
         monkeypatch.setenv(VARIABLE, SECRET)
         started = time.monotonic()

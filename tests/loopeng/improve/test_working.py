@@ -12,8 +12,8 @@ import pytest
 from loopeng.approvals import approve, card, edit
 from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness
-from loopeng.errors import TaskError
-from loopeng.improve import work
+from loopeng.errors import StoreError, TaskError
+from loopeng.improve import recover, work
 from loopeng.improve.graph import thread_name
 from loopeng.schema import Proposal, Task
 from loopeng.schema.task import BudgetSpec, ImproveSpec, PromptSpec
@@ -76,11 +76,19 @@ def test_what_is_approved_is_committed_without_a_harness(store: LoopStore, pendi
     assert len(store.watches("describe")) == 2
 
 
-def test_an_approval_reads_no_task(store: LoopStore, pending: Proposal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its samples may be many, and committing generates nothing."""
-    monkeypatch.setattr(LoopStore, "task", lambda *_: pytest.fail("the stored task was read"))
-    approve(store, pending.id, by="ana", seen=store.revision(pending.id).text_hash, accept_untested=True)
-    assert store.proposal(pending.id).state == "committed"
+def test_an_approval_counts_where_the_stored_task_cannot_be_read(store: LoopStore, pending: Proposal) -> None:
+    """A commit reads no task. Its watch does: that one is told, and made good later."""
+
+    def broken(*_: object) -> Task:
+        raise StoreError("broken row in table 'task_version'")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LoopStore, "task", broken)
+        with pytest.raises(StoreError, match="task_version"):
+            approve(store, pending.id, by="ana", seen=store.revision(pending.id).text_hash, accept_untested=True)
+        assert (store.proposal(pending.id).state, store.head("describe").number) == ("committed", 2)
+    recover(store)
+    assert len(store.watches("describe")) == 2
 
 
 def test_a_limit_stops_the_work_and_says_which(
@@ -101,7 +109,7 @@ def test_an_edit_that_comes_while_the_worker_is_at_it(store: LoopStore, pending:
     def edit_once(event: ProgressEvent) -> None:
         if getattr(event, "state", None) == "pending" and not told:
             told.append("edited")
-            edited(store, pending, "One sentence of at most 20 words.")
+            edited(store, pending, "Write one sentence of at most 20 words.")
 
     work(
         store,
