@@ -114,14 +114,16 @@ def _begin(harness: Harness) -> Run:
     engine = harness.description()
     name, rules = task.prompt.name, task.file_rules
     version, is_new, stale = store.adopt_template(name, task.template, by="task file", rules=rules)
+    texts = None if rules is None else [rule.text for rule in rules]
     if is_new and version.source == "file edit":
-        before = store.prompt_version(version.parent_id).rules if rules is not None and version.parent_id else ()
-        lost = {rule.id: rule.text for rule in before}.keys() - {rule.id for rule in version.rules}
-        dropped = tuple(rule.text for rule in before if rule.id in lost)
-        harness.on_event(TemplateChanged(version, stale, rules_of_file=rules is not None, dropped=dropped))
-    elif rules is not None and (held := text_hash(task.template, rules)) != version.text_hash:
-        numbers = [each.number for each in store.prompt_versions(name) if each.text_hash == held]
-        harness.on_event(PromptFileBehind(version, numbers[-1]))
+        from_file = texts == [rule.text for rule in version.rules]
+        before = store.prompt_version(version.parent_id).rules if from_file and version.parent_id else ()
+        kept = {rule.id for rule in version.rules}
+        dropped = tuple(rule.text for rule in before if rule.id not in kept)
+        harness.on_event(TemplateChanged(version, stale, rules_of_file=from_file, dropped=dropped))
+    elif rules is not None and text_hash(task.template, rules) != version.text_hash:
+        same = [each for each in store.prompt_versions(name) if texts == [rule.text for rule in each.rules]]
+        harness.on_event(PromptFileBehind(version, same[-1].number))
     return store.create_run(kind="suite", task=task, version=version, seed=task.run.seed, engine=engine)
 
 

@@ -25,8 +25,10 @@ class PromptRoom(Room):
     ) -> tuple[PromptVersion, bool, tuple[str, ...]]:
         """Make the file's template the head's: the first version, or a "file edit" that carries the rules.
 
-        ``rules`` are those of a file that has its own: then template and rules are the new version together, and
-        nothing happens where they are any version of this prompt already: an earlier text in a file is no edit.
+        ``rules`` are those of a file that has its own: then template and rules are the new version together. Nothing
+        happens where they are any version of this prompt already: an earlier text in a file is no edit. Nor is an
+        earlier list of rules: whoever edits the template of a file written before the last commit wants that template
+        and loses no rule.
 
         Returns the head, whether it is a new version, and the ids of the proposals that went stale by it. Raises
         TaskError for a template that cannot be read, UsageError for one without a place for the rules.
@@ -36,6 +38,10 @@ class PromptRoom(Room):
             head = _head_or_none(session, prompt_name)
             if head is not None and _is_known(session, head, template, rules):
                 return head, False, ()
+            if head is not None and rules is not None and _was_written_earlier(session, head, rules):
+                rules = None
+                if head.template == template:
+                    return head, False, ()
             rules = _rules_of_file(head, rules)
             if not PromptTemplate(template).has_rules_slot and rules:
                 raise UsageError(
@@ -99,6 +105,16 @@ def _is_known(session: Session, head: PromptVersion, template: str, rules: tuple
         return head.template == template
     same = PromptVersionRow.prompt_name == head.prompt_name, PromptVersionRow.text_hash == text_hash(template, rules)
     return session.exec(select(PromptVersionRow.id).where(*same)).first() is not None
+
+
+def _was_written_earlier(session: Session, head: PromptVersion, rules: tuple[Rule, ...]) -> bool:
+    """Whether a list of rules is that of a version before the head: nobody has edited it."""
+    query = select(PromptVersionRow).where(PromptVersionRow.prompt_name == head.prompt_name)
+    texts = [rule.text for rule in rules]
+    earlier = (noun_of(PromptVersion, row) for row in session.exec(query.where(PromptVersionRow.id != head.id)))
+    return texts != [rule.text for rule in head.rules] and any(
+        texts == [rule.text for rule in version.rules] for version in earlier
+    )
 
 
 def _rules_of_file(head: PromptVersion | None, rules: tuple[Rule, ...] | None) -> tuple[Rule, ...]:

@@ -116,6 +116,20 @@ def test_an_earlier_version_in_the_file_is_no_edit(filed: Shop, invoke: Invoke) 
     assert "held already version 2" in invoke("prompts", "export", "describe").stderr
 
 
+def test_a_template_edited_in_an_older_file_loses_no_rule(filed: Shop, invoke: Invoke) -> None:
+    """Its rules are those of version 1, none: nobody meant to take away what was learned since."""
+    with LoopStore.open(filed.db) as store:
+        older = prompt_file_text(store.head("describe"))
+    approve_it(invoke)
+    filed.write(FILE, older.replace("Describe this", "Please describe this"))
+    assert "at version 3, its 2 rules carried over" in invoke("run", "--no-improve").stderr
+    told = invoke("run", "--no-improve").stderr  # the same file once more is no further edit
+    assert "template changed" not in told and "holds version 1, but version 3 is in use" in told
+    with LoopStore.open(filed.db) as store:
+        head = store.head("describe")
+        assert (head.number, len(head.rules)) == (3, 2) and head.template.startswith("Please describe")
+
+
 def test_rules_edited_in_the_file_are_a_file_edit(filed: Shop, invoke: Invoke) -> None:
     approve_it(invoke)
     text = text_of(filed)
