@@ -84,7 +84,9 @@ def check_noise(harness: Harness, trial: Trial, limits: BudgetSpec) -> Compariso
         raise UsageError(f"no A/A check of {trial.proposal.id}: {reason}")
     samples = choose_samples(harness.task, "gate")
     if not samples:
-        raise UsageError(f"no A/A check of {trial.proposal.id}: {no_samples().removeprefix('not tested: ')}")
+        raise UsageError(
+            f"no A/A check of {trial.proposal.id}: {no_samples(harness.task).removeprefix('not tested: ')}"
+        )
     return _compared(harness, _run_arms(harness, trial, ["baseline", "repeat"], samples, limits), "repeat")
 
 
