@@ -138,7 +138,7 @@ def choose_samples(task: Task, split: TrialSplit) -> list[Sample]:
     names = _names_only(task)
     taken = {sample_key(sample, names) for sample in task.samples if sample.split == "reflect"}
     candidates = [sample for sample in task.samples if sample.split == split]
-    chosen = set()
+    chosen = set[str]()
     for sample in sorted(candidates, key=lambda sample: _digest(sample.id)):
         if len(chosen) < task.gate.samples and (key := sample_key(sample, names)) not in taken:
             taken.add(key)
@@ -162,7 +162,12 @@ def sample_key(sample: Sample, names: Collection[str] = ()) -> str:
 
 
 def _names_only(task: Task) -> frozenset[str]:
-    """``dataset.id`` and ``dataset.group``, which are inputs like the rest, unless the template shows them."""
+    """``dataset.id`` and ``dataset.group``, which are inputs like the rest, unless the template shows them.
+
+    What an agent of the user's own reads of its input nobody knows: there they are part of the question.
+    """
+    if task.agent.kind != "llm":
+        return frozenset()
     named = {name for name in (task.dataset.id, task.dataset.group) if name is not None}
     return frozenset(named - find_placeholders(task.template))
 

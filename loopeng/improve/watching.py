@@ -4,6 +4,9 @@ After every finished suite run the samples it brings are counted, each sample on
 however often one looks (``e_process``): "the failure rate is no higher than the gate allows" and "it is no lower than
 it was before". Giving up the first reopens the pattern, giving up the second calls it fixed. Everything is computed
 from rows, so it may be done again at any time.
+
+The 5 % are those of looking again and again, with the rate it is held against taken as known. The first rate is a 95 %
+bound, so both chances add up; the second is what the gate counted, which from few samples may be too high by chance.
 """
 
 from __future__ import annotations

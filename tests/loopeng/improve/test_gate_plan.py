@@ -20,7 +20,7 @@ from loopeng.improve.trials import choose_samples, sample_key, sample_keys
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, GateReport, Proposal, Sample, Task, utc_now
-from loopeng.schema.task import BudgetSpec, DatasetSpec, GateSpec
+from loopeng.schema.task import AgentSpec, BudgetSpec, DatasetSpec, GateSpec
 from loopeng.store import LoopStore
 
 
@@ -162,6 +162,10 @@ def test_numbering_the_rows_of_a_data_file_anew_does_not_reset_the_ledger(harnes
     assert before == after and len(before) == 5
     shown = "Describe {{ product }}, number {{ nr }}{{ rules }}"
     assert keys("row", shown).isdisjoint(keys("item", shown))
+    harness = replace(
+        harness, task=harness.task.model_copy(update={"agent": AgentSpec(kind="command", command=("x",))})
+    )
+    assert keys("row", "{{ product }}{{ rules }}").isdisjoint(keys("item", "{{ product }}{{ rules }}"))
 
 
 def test_a_row_that_was_copied_is_no_further_evidence(store: LoopStore, harness: Harness) -> None:
