@@ -7,6 +7,7 @@ stopped: its look and its runs are rows under natural keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loopeng.attempt.events import GatePlanned
 from loopeng.attempt.harness import Harness
@@ -70,7 +71,7 @@ def compare(harness: Harness, trial: Trial, limits: BudgetSpec) -> GateReport:
     test = weigh(planned, comparison, about=about, repeat=repeat)
     verdict, note = judge(test, comparison, harness.task.gate, repeat)
     if verdict == "error":
-        test = planned  # nothing is revealed of a look that will be void
+        test, comparison = planned, _without_counts(comparison)  # nothing is revealed of a look that will be void
     counts = [arm_count(harness.store, arm, run) for arm, run in runs.items()]
     return trial.report(verdict, note, comparison, arms=counts, deterministic=deterministic, test=test)
 
@@ -84,7 +85,9 @@ def check_noise(harness: Harness, trial: Trial, limits: BudgetSpec) -> Compariso
         raise UsageError(f"no A/A check of {trial.proposal.id}: {reason}")
     samples = choose_samples(harness.task, "gate")
     if not samples:
-        raise UsageError(f"no A/A check of {trial.proposal.id}: {no_samples().removeprefix('not tested: ')}")
+        raise UsageError(
+            f"no A/A check of {trial.proposal.id}: {no_samples(harness.task).removeprefix('not tested: ')}"
+        )
     return _compared(harness, _run_arms(harness, trial, ["baseline", "repeat"], samples, limits), "repeat")
 
 
@@ -106,6 +109,10 @@ def _run_arms(
 def _compared(harness: Harness, runs: dict[Arm, Run], other: Arm) -> Comparison:
     store = harness.store
     return compare_attempts(first_attempts(store, runs["baseline"]), first_attempts(store, runs[other]))
+
+
+def _without_counts(comparison: Comparison) -> Comparison:
+    return replace(_NOTHING, num_errors=comparison.num_errors, fingerprints=comparison.fingerprints)
 
 
 def _was_repeated(harness: Harness, trial: Trial) -> bool:

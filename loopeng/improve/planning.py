@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from loopeng.improve.statistics import expected_power
-from loopeng.improve.trials import Trial, choose_samples, first_attempts
-from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Proposal, Run, Sample, Task, content_hash
+from loopeng.improve.trials import Trial, choose_samples, first_attempts, sample_keys
+from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Proposal, Run, Sample, Task
 from loopeng.store import LoopStore
 from loopeng.store.looks import connected_looks, next_look_number
 
@@ -21,7 +21,6 @@ __all__ = [
     "no_alpha_left",
     "no_samples",
     "plan_gate",
-    "sample_key",
 ]
 
 
@@ -45,8 +44,8 @@ def plan_gate(store: LoopStore, task: Task, trial: Trial) -> GatePlan | str:
     """Reserve the look of this revision and plan its test; or say why there can be none. Said twice, the same."""
     samples = choose_samples(task, "gate")
     if not samples:
-        return no_samples()
-    keys = {sample_key(sample) for sample in samples}
+        return no_samples(task)
+    keys = sample_keys(task, samples)
     look = store.reserve_look(
         prompt_name=trial.proposal.prompt_name,
         dataset=task.dataset.path or task.name,
@@ -64,10 +63,10 @@ def foresee_gate(store: LoopStore, task: Task, trial: Trial, now: datetime) -> G
     """The plan as it would be made now; nothing is reserved."""
     samples, prompt_name = choose_samples(task, "gate"), trial.proposal.prompt_name
     if not samples:
-        return no_samples()
+        return no_samples(task)
     look = store.look(trial.proposal.id, trial.revision.revision)
     if look is None or look.void:
-        keys, looks = {sample_key(sample) for sample in samples}, store.looks(prompt_name)
+        keys, looks = sample_keys(task, samples), store.looks(prompt_name)
         number = next_look_number(looks, keys)
         if number is None:
             return no_alpha_left(connected_looks(looks, keys))
@@ -91,26 +90,20 @@ def _plan(store: LoopStore, trial: Trial, samples: Sequence[Sample], look: Look,
     return GatePlan(tuple(samples), test)
 
 
-def sample_key(sample: Sample) -> str:
-    """Hash of what a sample asks and expects: another name for it, or for its file, makes it no new sample."""
-    return content_hash({"inputs": sample.inputs, "target": sample.target})
-
-
 def base_rate(store: LoopStore, trial: Trial, samples: Sequence[Sample], *, until: datetime) -> float | None:
     """The share of these samples that pass at the first attempt under the base, as runs until then found it.
 
-    From the latest suite run that judged any of them, of the proposal's very task or else of its namesake; for a
-    version that no suite has run, from the gate it came through as a candidate. None where nothing is known.
+    Of each sample the latest suite run that judged it, of the proposal's very task or else of its namesake; else the
+    gate that the version came through as a candidate. A run that was stopped early speaks of few samples, not of all.
+    None where nothing is known.
     """
-    ids = {sample.id for sample in samples}
+    ids, passed = {sample.id for sample in samples}, dict[str, bool]()
     for run in _runs_under(store, trial.proposal, trial.base):
-        if run.created_at > until:
-            continue
-        verdicts = [each.verdict for name, each in first_attempts(store, run).items() if name in ids]
-        judged = [verdict for verdict in verdicts if verdict != "error"]
-        if judged:
-            return judged.count("pass") / len(judged)
-    return None
+        if run.created_at <= until and len(passed) < len(ids):
+            for name, each in first_attempts(store, run).items():
+                if name in ids and each.verdict != "error":
+                    passed.setdefault(name, each.verdict == "pass")
+    return sum(passed.values()) / len(passed) if passed else None
 
 
 def _runs_under(store: LoopStore, proposal: Proposal, base: PromptVersion) -> list[Run]:
@@ -132,8 +125,10 @@ def ledger(store: LoopStore, prompt_name: str) -> tuple[LedgerEntry, ...]:
     )
 
 
-def no_samples() -> str:
-    """Why nothing can be tested where the task has no gate split."""
+def no_samples(task: Task) -> str:
+    """Why nothing can be tested where no sample can be chosen."""
+    if any(sample.split == "gate" for sample in task.samples):
+        return "not tested: every sample in the gate split stands in the reflect split too, which changes are made from"
     return "not tested: the task has no samples in the gate split"
 
 

@@ -6,7 +6,7 @@ Runs are rows under natural keys, so an arm that was cut off goes on where it st
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +15,20 @@ from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop
 from loopeng.improve.pairing import Comparison
 from loopeng.improve.spending import Spending
-from loopeng.schema import ArmCount, Attempt, GateReport, PromptVersion, Proposal, Revision, Run, Sample, Task, utc_now
+from loopeng.prompts import find_placeholders
+from loopeng.schema import (
+    ArmCount,
+    Attempt,
+    GateReport,
+    PromptVersion,
+    Proposal,
+    Revision,
+    Run,
+    Sample,
+    Task,
+    content_hash,
+    utc_now,
+)
 from loopeng.schema.attempts import Arm
 from loopeng.schema.evidence import GateVerdict
 from loopeng.store import LoopStore
@@ -29,6 +42,8 @@ __all__ = [
     "foreseen_obstacle",
     "is_deterministic",
     "run_arm",
+    "sample_key",
+    "sample_keys",
     "trial_seed",
     "why_not_replayable",
 ]
@@ -115,10 +130,46 @@ def is_deterministic(harness: Harness) -> bool:
 
 
 def choose_samples(task: Task, split: TrialSplit) -> list[Sample]:
-    """At most ``gate.samples`` of a split, the same ones every time, in the task's order."""
+    """At most ``gate.samples`` of a split, the same ones every time, in the task's order.
+
+    Of samples that ask and expect the same only one, as counting it twice is no more evidence; none that stands in the
+    reflect split too, under another name, as the change was made from it.
+    """
+    names = _names_only(task)
+    taken = {sample_key(sample, names) for sample in task.samples if sample.split == "reflect"}
     candidates = [sample for sample in task.samples if sample.split == split]
-    chosen = {sample.id for sample in sorted(candidates, key=lambda sample: _digest(sample.id))[: task.gate.samples]}
+    chosen = set[str]()
+    for sample in sorted(candidates, key=lambda sample: _digest(sample.id)):
+        if len(chosen) < task.gate.samples and (key := sample_key(sample, names)) not in taken:
+            taken.add(key)
+            chosen.add(sample.id)
     return [sample for sample in candidates if sample.id in chosen]
+
+
+def sample_keys(task: Task, samples: Iterable[Sample]) -> frozenset[str]:
+    """What a look at samples of a task is entered under in the alpha ledger."""
+    names = _names_only(task)
+    return frozenset(sample_key(sample, names) for sample in samples)
+
+
+def sample_key(sample: Sample, names: Collection[str] = ()) -> str:
+    """Hash of what a sample asks and expects: another name for it, or for its file, makes it no new sample.
+
+    ``names`` are the inputs that only name it.
+    """
+    asked = {name: value for name, value in sample.inputs.items() if name not in names}
+    return content_hash({"inputs": asked or sample.inputs, "target": sample.target})
+
+
+def _names_only(task: Task) -> frozenset[str]:
+    """``dataset.id`` and ``dataset.group``, which are inputs like the rest, unless the template shows them.
+
+    What an agent of the user's own reads of its input nobody knows: there they are part of the question.
+    """
+    if task.agent.kind != "llm":
+        return frozenset()
+    named = {name for name in (task.dataset.id, task.dataset.group) if name is not None}
+    return frozenset(named - find_placeholders(task.template))
 
 
 def trial_seed(task: Task, trial: Trial) -> int:

@@ -4,6 +4,9 @@ After every finished suite run the samples it brings are counted, each sample on
 however often one looks (``e_process``): "the failure rate is no higher than the gate allows" and "it is no lower than
 it was before". Giving up the first reopens the pattern, giving up the second calls it fixed. Everything is computed
 from rows, so it may be done again at any time.
+
+The 5 % are those of looking again and again, with the rate it is held against taken as known. The first rate is a 95 %
+bound, so both chances add up; the second is what the gate counted, which from few samples may be too high by chance.
 """
 
 from __future__ import annotations
@@ -93,17 +96,22 @@ def check_watches(
     newer for the same pattern was committed and the change was not taken back: each sample's first attempt in the first
     such run where it is not in error, and never one of the gate's samples, which the change was chosen by. A run of a
     task without the pattern's evaluator says nothing, nor does any where the pattern's fingerprints are of an earlier
-    version. A pattern that was reopened stays so for this watch.
+    version, nor where the head has moved away from the change. A pattern that was reopened stays so for this watch;
+    one that others were merged into is held to the rates of them together.
     """
     watches = store.watches(prompt_name)
     if not watches:
         return []
     versions, looking, checked = store.prompt_versions(prompt_name), _Looking(store, prompt_name), []
-    for watch in watches:
-        ids = versions_under(store, watch, watches, versions)
-        pattern = store.pattern(watch.pattern_id)
+    head = store.head(prompt_name)
+    for kept in watches:
+        ids = versions_under(store, kept, watches, versions)
+        if head.id not in ids:
+            continue  # a run that was under way when the head moved says nothing of what is in force
+        pattern = store.pattern(kept.pattern_id)
         runs = [run for run in looking.runs(ids) if pattern.evaluator in looking.evaluators(run)]
-        if runs and looking.fingerprints(pattern) and (watch.check is None or watch.check.run_id != runs[-1].id):
+        if runs and looking.fingerprints(pattern) and (kept.check is None or kept.check.run_id != runs[-1].id):
+            watch = looking.promised(kept, pattern)
             check = _judge(watch, looking.counts(runs, pattern, looking.gate_samples(watch.proposal_id)), runs[-1])
             if store.save_watch_check(watch, check):
                 checked.append(watch.model_copy(update={"check": check}))
@@ -195,6 +203,15 @@ class _Looking:
             self._shown[run.id] = found
         return self._shown[run.id]
 
+    def promised(self, watch: Watch, pattern: FailurePattern) -> Watch:
+        """The watch with the rates of all that counts for its pattern by now."""
+        if len(self.fingerprints(pattern)) == 1:
+            return watch
+        proposal = self.store.proposal(watch.proposal_id)
+        report = self.store.gate_report(proposal.id, proposal.revision, "gate")
+        names = "rate_before", "rate_after", "upper_bound"
+        return watch.model_copy(update=dict(zip(names, _rates(self, proposal, pattern, report), strict=True)))
+
     def counts(self, runs: Sequence[Run], pattern: FailurePattern, gate: Collection[str]) -> list[tuple[int, int]]:
         """(failures, samples) after each run, every sample once."""
         fingerprints, seen, failures, counts = self.fingerprints(pattern), set(gate), 0, []
@@ -213,13 +230,16 @@ class _Looking:
         return {sample_id for run in runs for sample_id, _, _ in self.store.first_judged(run.id)}
 
     def on_reflect(self, proposal: Proposal, fingerprints: frozenset[str]) -> tuple[int, int]:
-        """(failures, samples) of the reflect split under the base version; a sample fails if it ever did."""
+        """(failures, samples) of the reflect split under the base version, each sample counted once as it is later.
+
+        A sample that is run often fails some time; one that is counted once later must not look better for that.
+        """
         reflect = {sample.id for sample in self._task(proposal.task_hash).samples if sample.split == "reflect"}
         judged: dict[str, bool] = {}
         for run in self.runs([proposal.base_version_id]):
             for sample_id, shown in self.shown(run).items():
                 if sample_id in reflect:
-                    judged[sample_id] = judged.get(sample_id, False) or bool(fingerprints & shown)
+                    judged.setdefault(sample_id, bool(fingerprints & shown))
         return sum(judged.values()), len(judged)
 
     def _task(self, task_hash: str) -> Task:

@@ -58,13 +58,17 @@ class WatchRoom(Room):
             return [noun_of(Watch, row) for row in session.exec(query)]
 
     def save_watch_check(self, watch: Watch, check: WatchCheck) -> bool:
-        """Keep what a run says of a watch, and move the pattern as it says. False if that run has spoken already."""
+        """Keep what a run says of a watch, and move the pattern as it says. False if that run has spoken already.
+
+        The rates it was held against are kept with it: merging another pattern into the watched one changes them.
+        """
         with self._database.write() as session:
             row = session.get_one(WatchRow, (watch.prompt_version_id, watch.pattern_id))
             known = noun_of(Watch, row).check
             if known is not None and known.run_id == check.run_id:
                 return False
             row.check = check.model_dump(mode="json")
+            row.rate_before, row.rate_after, row.upper_bound = watch.rate_before, watch.rate_after, watch.upper_bound
             session.add(row)
             session.flush()
             if check.outcome in _STATE_AFTER:

@@ -154,6 +154,8 @@ def test_too_many_errors_are_no_evidence_of_anything(watched: Harness, engine: W
     assert report is not None and report.verdict == "error" and proposal.state == "testing"
     assert report.note.startswith("1 of 5 pairs had an attempt in error, more than gate.max_error_rate allows (10 %)")
     assert report.test is not None and report.test.p_value is None
+    assert (report.pairs.num_pairs, report.num_errors) == (0, 1)  # who has seen the counts must not have a free look
+    assert (report.fixed_samples, report.broken_samples, report.by_evaluator) == ((), (), {})
     (look,) = watched.store.looks("describe")
     assert look.void
 

@@ -11,14 +11,16 @@ import pytest
 from loopeng.approvals import approve, edit
 from loopeng.attempt.events import GatePlanned, GateProgress, ProgressEvent
 from loopeng.attempt.harness import Harness
-from loopeng.errors import BudgetStop, UsageError
+from loopeng.dataset import Row, make_samples
+from loopeng.errors import BudgetStop, EngineError, UsageError
 from loopeng.improve import advance, propose, recover
 from loopeng.improve.gate import Trial, check_noise
-from loopeng.improve.planning import base_rate, foresee_gate, ledger, sample_key
+from loopeng.improve.planning import base_rate, foresee_gate, ledger
+from loopeng.improve.trials import choose_samples, sample_key, sample_keys
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, GateReport, Proposal, Sample, Task, utc_now
-from loopeng.schema.task import BudgetSpec, GateSpec
+from loopeng.schema.task import AgentSpec, BudgetSpec, DatasetSpec, GateSpec
 from loopeng.store import LoopStore
 
 
@@ -36,6 +38,21 @@ class DiceEngine:
 
     def describe(self) -> EngineInfo:
         return EngineInfo(kind="dice", deterministic=False, reference="dice")
+
+
+class MostlyBroken:
+    """An engine that answers well for one sample and breaks on all others."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def generate(self, request: TextRequest) -> TextReply:
+        if "teapot-3" not in request.messages[0].content:
+            raise EngineError("the engine is overloaded")
+        return self.inner.generate(request).model_copy(update={"text": "A fine thing."})
+
+    def describe(self) -> EngineInfo:
+        return EngineInfo(kind="broken", deterministic=False, reference="broken")
 
 
 def with_gate_samples(task: Task, number: int, *, prefix: str = "gate") -> Task:
@@ -131,6 +148,50 @@ def test_other_names_for_the_same_samples_do_not_reset_the_ledger(store: LoopSto
     assert sample_key(first) != sample_key(first.model_copy(update={"target": "z"}))
 
 
+@pytest.mark.parametrize("column", ["id", "group"])
+def test_numbering_the_rows_of_a_data_file_anew_does_not_reset_the_ledger(harness: Harness, column: str) -> None:
+    """The column that names a sample stands among its inputs; one that the template shows is part of the question."""
+
+    def keys(names: str, template: str) -> frozenset[str]:
+        spec = DatasetSpec(samples=(), splits={"gate": 1.0}, **{column: "nr"})
+        rows = [Row({"nr": f"{names}-{place}", "product": f"teapot-{place}"}, None, None) for place in range(5)]
+        task = harness.task.model_copy(update={"dataset": spec, "template": template})
+        return sample_keys(task, make_samples(rows, spec))
+
+    before, after = (keys(names, "Describe {{ product }}{{ rules }}") for names in ("row", "item"))
+    assert before == after and len(before) == 5
+    shown = "Describe {{ product }}, number {{ nr }}{{ rules }}"
+    assert keys("row", shown).isdisjoint(keys("item", shown))
+    harness = replace(
+        harness, task=harness.task.model_copy(update={"agent": AgentSpec(kind="command", command=("x",))})
+    )
+    assert keys("row", "{{ product }}{{ rules }}").isdisjoint(keys("item", "{{ product }}{{ rules }}"))
+
+
+def test_a_row_that_was_copied_is_no_further_evidence(store: LoopStore, harness: Harness) -> None:
+    """Sixteen copies of one sample would be fixed or broken together: the test takes pairs for independent."""
+    task = with_gate_samples(harness.task, 2)
+    gate = [sample for sample in task.samples if sample.split == "gate"]
+    copies = [gate[0].model_copy(update={"id": f"copy-{place}"}) for place in range(15)]
+    copied = task.model_copy(update={"samples": (*task.samples, *copies)})
+    assert {sample.inputs["product"] for sample in choose_samples(copied, "gate")} == {"teapot-0", "teapot-1"}
+    assert len(choose_samples(copied, "gate")) == 2
+
+
+def test_a_copy_of_a_reflect_sample_tests_nothing(store: LoopStore, harness: Harness) -> None:
+    """The change was made from it."""
+    reflect = [sample for sample in harness.task.samples if sample.split == "reflect"]
+    copies = [sample.model_copy(update={"id": f"copy-{sample.id}", "split": "gate"}) for sample in reflect]
+    task = with_gate_samples(harness.task, 1)
+    task = task.model_copy(update={"samples": (*task.samples, *copies)})
+    assert [sample.id for sample in choose_samples(task, "gate")] == ["gate-0"]
+    only_copies = with_gate_samples(harness.task, 0)
+    only_copies = only_copies.model_copy(update={"samples": (*only_copies.samples, *copies)})
+    (proposal,) = propose(suited(store, only_copies))
+    report = report_of(store, proposal)
+    assert report.verdict == "untested" and "in the reflect split too" in report.note
+
+
 def test_without_gate_samples_nothing_is_tested_and_it_says_so(store: LoopStore, harness: Harness) -> None:
     (proposal,) = propose(suited(store, with_gate_samples(harness.task, 0)))
     report = report_of(store, proposal)
@@ -146,7 +207,7 @@ def test_without_gate_samples_nothing_is_tested_and_it_says_so(store: LoopStore,
 def test_where_no_alpha_is_left_nothing_is_run(store: LoopStore, harness: Harness, pending: Proposal) -> None:
     """Two sets tested apart are put together: what both spent counts together, and that is all of it."""
     apart = with_gate_samples(harness.task, 5)
-    keys = {sample_key(sample) for sample in apart.samples if sample.split == "gate"}
+    keys = sample_keys(apart, [sample for sample in apart.samples if sample.split == "gate"])
     other = store.create_proposal(task=apart, base=store.head("describe"), pattern_ids=[], expires_at=None)
     store.save_revision(store.revision(pending.id).model_copy(update={"proposal_id": other.id}))
     reserve = {"prompt_name": "describe", "dataset": "d", "alpha_total": 0.05, "sample_keys": keys}
@@ -239,6 +300,20 @@ def test_the_base_rate_is_that_of_runs_under_the_base(store: LoopStore, harness:
     lenient = task.model_copy(update={"evaluators": task.evaluators[:1]})
     suited(store, lenient)  # under the head: another task's word on the same samples comes after the own one
     assert base_rate(store, under_head, gate, until=utc_now()) == 1.0
+
+
+def test_a_run_that_judged_one_sample_does_not_speak_for_all(store: LoopStore, harness: Harness) -> None:
+    """A base rate of 1/1 would announce no power at all, one of 0/1 too much."""
+    task = with_gate_samples(harness.task, 8)
+    (proposal,) = propose(suited(store, task))
+    suited(store, task, engine=MostlyBroken(harness.engine))
+    latest = store.runs(kind="suite", limit=1)[0]
+    gate = [sample for sample in task.samples if sample.split == "gate"]
+    judged = [
+        each for each in store.sample_results(latest.id) if each.split == "gate" and each.first_verdict != "error"
+    ]
+    assert [each.first_verdict for each in judged] == ["pass"]
+    assert base_rate(store, trial_of(store, proposal), gate, until=utc_now()) == 1 / 8
 
 
 def test_a_killed_gate_is_planned_as_it_was(store: LoopStore, harness: Harness, make_task: Callable[..., Task]) -> None:

@@ -108,6 +108,20 @@ def test_a_commit_without_counts_is_held_to_half_the_rate(store: LoopStore, pend
         assert (watch.rate_before, watch.rate_after, watch.upper_bound) == (1.0, 1.0, 0.5)
 
 
+def test_without_counts_a_sample_that_was_run_often_counts_once(
+    store: LoopStore, pending: Proposal, tmp_path: Path
+) -> None:
+    """Failing at some time in ten runs is likelier than failing at once: a change that does nothing would look good."""
+    with closing(sqlite3.connect(store.path)) as connection:
+        connection.execute("DELETE FROM gate_report")
+        run_id = connection.execute("SELECT id FROM run WHERE kind = 'suite'").fetchone()[0]
+        connection.execute("UPDATE eval_result SET passed = 1 WHERE run_id = ? AND sample_id <> 'reflect-0'", (run_id,))
+        connection.commit()
+    run_suite(Harness.build(store, task_in(tmp_path)))  # fails everywhere
+    approve(store, pending.id, by="ana", seen=store.revision(pending.id).text_hash, accept_untested=True)
+    assert {watch.rate_before for watch in store.watches("describe")} == {1 / 6}
+
+
 def test_what_stays_away_is_fixed(store: LoopStore, committed: Proposal, later: Later) -> None:
     later()
     assert outcomes(store) == {"fixed"} and states(store) == {"fixed"}
@@ -155,6 +169,47 @@ def test_runs_after_the_change_is_gone_say_nothing(store: LoopStore, committed: 
     rollback(store, "describe", to=None, by="ana", reason="customers complain")
     later(40)
     assert outcomes(store) == {None}
+
+
+def test_a_run_that_was_under_way_when_the_change_was_replaced_moves_no_pattern(
+    store: LoopStore, committed: Proposal, tmp_path: Path
+) -> None:
+    """The next change for the same failure has a watch of its own, which has only begun."""
+    task = late_task(tmp_path, 40)
+    run_suite(Harness.build(store, task))
+    head, patterns = store.head("describe"), committed.pattern_ids
+    other = store.create_proposal(task=task, base=head, pattern_ids=patterns, expires_at=None)
+    text = {"proposal_id": other.id, "rules": (Rule(id="x", text="Be brief."),), "text_hash": "0" * 64}
+    store.save_revision(store.revision(committed.id).model_copy(update=text))
+    store.move_proposal(other.id, to="pending", frm={"drafting"})
+    approve(store, other.id, by="ana", seen="0" * 64, accept_untested=True)
+    assert len(store.watches("describe")) == 4
+    recover(store)
+    assert outcomes(store) == {None} and states(store) == {"watching"}
+
+
+def test_a_pattern_merged_into_a_watched_one_is_no_relapse(
+    store: LoopStore, committed: Proposal, tmp_path: Path
+) -> None:
+    """What is counted with the pattern from then on was there before and at the gate: it is counted there too."""
+    by_evaluator = {pattern.evaluator: pattern for pattern in store.patterns("describe")}
+    kept, gone = by_evaluator["one-sentence"], by_evaluator["short"]
+    run_suite(Harness.build(store, task_in(tmp_path)))
+    with closing(sqlite3.connect(store.path)) as connection:  # as if no rule had been about the length, or helped it
+        connection.execute("DELETE FROM watch WHERE pattern_id = ?", (gone.id,))
+        connection.execute("UPDATE failure_pattern SET state = 'open' WHERE id = ?", (gone.id,))
+        failed = "SELECT category, reason, fault_side FROM eval_result WHERE evaluator = 'short' AND passed = 0"
+        connection.execute(
+            f"UPDATE eval_result SET passed = 0, (category, reason, fault_side) = ({failed} LIMIT 1) "
+            "WHERE evaluator = 'short' AND run_id IN (SELECT id FROM run WHERE kind = 'suite' OR arm = 'candidate')"
+        )
+        connection.commit()
+    store.merge_patterns(gone.id, kept.id, by="ana")
+    assert len(check_watches(store, "describe")) == 1
+    (watch,) = store.watches("describe")
+    assert watch.check is not None and (watch.check.num_failures, watch.check.num_samples) == (9, 9)
+    assert (watch.rate_before, watch.rate_after, watch.upper_bound) == (0.8, 1.0, 1.0)
+    assert watch.check.outcome == "watching" and store.pattern(kept.id).state == "watching"
 
 
 def test_a_later_version_is_watched_too(store: LoopStore, committed: Proposal, later: Later) -> None:
