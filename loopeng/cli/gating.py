@@ -17,7 +17,7 @@ from loopeng.improve import advance
 from loopeng.improve.cycle import LeaseHeldError
 from loopeng.improve.gate import Trial, check_noise
 from loopeng.improve.planning import GatePlan, foresee_gate, ledger
-from loopeng.improve.trials import foreseen_obstacle
+from loopeng.improve.replaying import foreseen_obstacle
 from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text, noise_text, plan_text
 from loopeng.report.terminal import evidence_line, state_text
 from loopeng.schema import Proposal, Task, utc_now

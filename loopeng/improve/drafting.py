@@ -30,7 +30,7 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: Budget
     UsageError where the reflector cannot be built, breaks, or names rules that do not exist, EngineError where its
     engine breaks, and BudgetStop at one of ``limits``.
     """
-    spending = Spending(store, proposal, limits)
+    spending = Spending.of(store, proposal, limits)
     suggestions = store.suggestions(proposal.id)
     if not suggestions:
         suggestions = store.save_suggestions(_suggestions(store, harness, proposal, spending))
