@@ -21,11 +21,8 @@ _MAX_TOKENS = 256
 
 def reflection_engine(harness: Harness) -> TextEngine:
     """``improve.engine``, made at its first use, or the task's."""
-    spec, path = harness.task.improve.engine, harness.task.path
-    if spec is None:
-        return harness.engine
-    base_dir = path.parent if path is not None else None
-    return LazyEngine(lambda: build_engine(spec, base_dir))
+    spec, folder = harness.task.improve.engine, harness.task.folder
+    return harness.engine if spec is None else LazyEngine(lambda: build_engine(spec, folder))
 
 
 def reflection_request(task: Task) -> TextRequest:

@@ -22,7 +22,7 @@ from loopeng.errors import BudgetStop
 from loopeng.improve.drafting import draft, repeat_revision, revision_candidate, why_nothing
 from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.gate import Trial, TrialSplit, compare
-from loopeng.improve.guards import inspect_rules
+from loopeng.improve.guards import inspect_rules, why_refused
 from loopeng.improve.publishing import publish_proposal
 from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.improve.reproduction import reproduce as run_again
@@ -145,7 +145,7 @@ def guards(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveStat
     context, proposal = runtime.context, _proposal(state, runtime)
     findings = inspect_rules(revision_candidate(context.store, proposal))
     if findings:
-        context.move(proposal, "archived", {"testing"}, "; ".join(f"{each.guard}: {each.reason}" for each in findings))
+        context.move(proposal, "archived", {"testing"}, why_refused(findings))
     return _going(not findings)
 
 
