@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import zip_longest
+from typing import Any, TypeVar
 
 from loopeng.attempt.harness import Harness
 from loopeng.improve.replaying import order_key, replay, replay_seed, run_behind, why_not_replayable
@@ -28,10 +29,13 @@ __all__ = [
     "confirmed_patterns",
     "reproduce",
     "reproduction",
+    "take_turns",
 ]
 
 MAX_REPRODUCED = 8  # samples: two of eight are enough at the default improve.min_rate, one is not
 NOT_REPRODUCED = "not reproduced"  # how the reason of a proposal begins that ended here
+
+T = TypeVar("T")
 
 _LLM_AGENT = "llm"
 _SAME_AGAIN = "decoding is greedy and deterministic: the same outputs would come again"
@@ -126,6 +130,15 @@ def confirmed_patterns(store: LoopStore, proposal: Proposal) -> tuple[str, ...]:
     return tuple(check.pattern_id for check in found.patterns if check.confirmed)
 
 
+def take_turns(queues: Iterable[Iterable[T]]) -> list[T]:
+    """The first of each, then the second of each, and so on.
+
+    >>> take_turns([[1, 2, 3], [], [4]])
+    [1, 4, 2, 3]
+    """
+    return [each for turn in zip_longest(*queues) for each in turn if each is not None]
+
+
 def _why_pointless(store: LoopStore, task: Task, proposal: Proposal, chosen: Mapping[str, str]) -> str | None:
     if not chosen:
         return _NO_SAMPLES
@@ -148,11 +161,9 @@ def _chosen(store: LoopStore, task: Task, proposal: Proposal) -> dict[str, str]:
     chosen: dict[str, str] = {}
     failing = _failing(store, task, proposal)
     queues = [sorted(shown.items(), key=lambda item: order_key(item[0])) for shown in failing.values()]
-    while any(queues) and len(chosen) < MAX_REPRODUCED:
-        for queue in filter(None, queues):
-            sample_id, run_id = queue.pop(0)
-            if len(chosen) < MAX_REPRODUCED:
-                chosen.setdefault(sample_id, run_id)
+    for sample_id, run_id in take_turns(queues):
+        if len(chosen) < MAX_REPRODUCED:
+            chosen.setdefault(sample_id, run_id)
     return chosen
 
 

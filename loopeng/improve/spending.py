@@ -12,8 +12,9 @@ from loopeng.schema import Proposal, Run
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
-__all__ = ["Spending"]
+__all__ = ["Spending", "limit_note", "stopped_at_limit"]
 
+_NOTE = "budget: "
 N = TypeVar("N", int, float)
 
 
@@ -58,3 +59,13 @@ def _left(name: str, limit: N | None, spent: N) -> N | None:
     if spent >= limit:
         raise BudgetStop(f"improve.limits.{name}: {spent:g} of {limit:g} used")
     return limit - spent
+
+
+def limit_note(stop: BudgetStop) -> str:
+    """What is noted of a proposal that a limit stopped: it keeps its state and goes on once there is more to spend."""
+    return f"{_NOTE}{stop}"
+
+
+def stopped_at_limit(proposal: Proposal) -> bool:
+    """Whether the last thing that became of a proposal is such a note."""
+    return (proposal.state_reason or "").startswith(_NOTE)
