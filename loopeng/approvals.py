@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from loopeng.attempt.harness import Harness
 from loopeng.cards import Card, card
 from loopeng.errors import ConflictError, NotFoundError, StaleProposalError, UsageError
-from loopeng.improve import NO_EVIDENCE, LeaseHeldError, advance, export_on_commit
+from loopeng.improve import NO_EVIDENCE, export_on_commit
+from loopeng.improve.cycle import advance_or_look
 from loopeng.improve.drafting import edited_revision
 from loopeng.improve.publishing import decision_evidence
 from loopeng.improve.rebasing import rebased_revision
@@ -77,7 +78,7 @@ def approve(
         evidence=decision_evidence(store, proposal),
         accepted_untested=accept_untested and missing is not None,
     )
-    proposal = _wake(store, proposal.id)
+    proposal = advance_or_look(store, proposal.id)
     if proposal.state == "stale":
         raise StaleProposalError(f"the approval is recorded, but {proposal.id} is stale: {proposal.state_reason}")
     version = store.commit_proposal(proposal.id) if proposal.state == "committed" else None
@@ -111,7 +112,7 @@ def reject(store: LoopStore, proposal_id: str, *, by: str, seen: str, reason: st
         reason=_given(reason, "a rejection"),
         evidence=decision_evidence(store, proposal),
     )
-    return Outcome(decision, _wake(store, proposal.id))
+    return Outcome(decision, advance_or_look(store, proposal.id))
 
 
 def edit(
@@ -145,7 +146,7 @@ def edit(
         evidence=decision_evidence(store, proposal),
         new_revision=edited_revision(store, proposal, rules, by=by, reason=reason.strip()),
     )
-    return Outcome(decision, _wake(store, proposal.id, harness) if now else store.proposal(proposal.id))
+    return Outcome(decision, advance_or_look(store, proposal.id, harness) if now else store.proposal(proposal.id))
 
 
 def snooze(
@@ -196,7 +197,7 @@ def rebase(
     head = store.head(proposal.prompt_name)
     revision = rebased_revision(store, proposal, head, by=by)
     decision = store.rebase(proposal.id, revision, base_version_id=head.id, by=by, reason=reason.strip())
-    return Outcome(decision, _wake(store, proposal.id, harness) if now else store.proposal(proposal.id))
+    return Outcome(decision, advance_or_look(store, proposal.id, harness) if now else store.proposal(proposal.id))
 
 
 def rollback(store: LoopStore, prompt_name: str, *, to: str | int | None, by: str, reason: str) -> PromptVersion:
@@ -212,14 +213,6 @@ def rollback(store: LoopStore, prompt_name: str, *, to: str | int | None, by: st
     moved = store.rollback(prompt_name, to_version_id=target.id, seen_head_id=head.id, by=by, reason=reason)
     export_on_commit(store, prompt_name)
     return moved
-
-
-def _wake(store: LoopStore, proposal_id: str, harness: Harness | None = None) -> Proposal:
-    """Let the graph act on the decision. Where another process is at work on it, that one or the next command does."""
-    try:
-        return advance(store, proposal_id, harness=harness)
-    except LeaseHeldError:
-        return store.proposal(proposal_id)
 
 
 def _duration(text: str | timedelta | None) -> timedelta:

@@ -20,9 +20,7 @@ A candidate of gepa is ``{"rules": text}``, one rule on each line; the template 
 
 from __future__ import annotations
 
-import hashlib
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,12 +28,14 @@ from typing import TYPE_CHECKING, Any
 from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import BudgetStop, EngineError, UsageError
 from loopeng.evaluators.base import redact
+from loopeng.improve.choosing import order_key
 from loopeng.improve.guards import Candidate, inspect_rules
+from loopeng.improve.replaying import candidate_version
 from loopeng.improve.rules import apply_operations, operations_between
+from loopeng.improve.spending import Spending
 from loopeng.improve.submitting import submit_rules
 from loopeng.prompts import load_prompt, text_hash
 from loopeng.schema import Attempt, GuardFinding, Proposal, Rule, Run, Sample, Usage
-from loopeng.schema.task import BudgetSpec
 
 if TYPE_CHECKING:
     from gepa.core.adapter import EvaluationBatch
@@ -85,11 +85,11 @@ class GepaAdapter:
                              f"there are {len(reflect)}")  # fmt: skip
         self._harness = harness
         self._base = store.adopt_template(task.prompt.name, task.template, by="task file")[0]
-        shuffled = sorted(reflect, key=lambda sample: hashlib.sha256(sample.id.encode()).hexdigest())
+        shuffled = sorted(reflect, key=lambda sample: order_key(sample.id))
         self.trainset, self.valset = shuffled[0::2], shuffled[1::2]
         self._reflect_ids = {sample.id for sample in reflect}
         self._runs: dict[str, Run] = {}  # by the candidate's text hash
-        self._started = time.monotonic()
+        self._spending = Spending(store, self._runs.values, task.improve.limits)
 
     @property
     def seed_candidate(self) -> dict[str, str]:
@@ -111,7 +111,11 @@ class GepaAdapter:
 
     def stop(self, gepa_state: object = None) -> bool:
         """For gepa's ``stop_callbacks``: whether one of ``improve.limits`` is reached."""
-        return _reached(self._harness.task.improve.limits, *self._spent()) is not None
+        try:
+            self._spending.check()
+        except BudgetStop:
+            return True
+        return False
 
     def evaluate(
         self, batch: Sequence[Sample], candidate: Mapping[str, str], capture_traces: bool = False
@@ -187,17 +191,13 @@ class GepaAdapter:
         """By sample id. What this candidate was run on before is taken from its run."""
         from loopeng.runner import execute_run  # brings langgraph
 
-        harness, key = replace(self._harness, on_event=ignore_event), text_hash(self._base.template, rules)
-        run = self._runs[key] = self._runs.get(key) or self._new_run()
+        harness, version = replace(self._harness, on_event=ignore_event), candidate_version(self._base, rules)
+        run = self._runs[version.text_hash] = self._runs.get(version.text_hash) or self._new_run()
         samples = list({sample.id: sample for sample in batch}.values())
+        self._spending.check()
+        left = self._spending.left_for(run)  # before the run is opened again
         run = execute_run(
-            harness,
-            harness.store.reopen_run(run.id),
-            self._base.model_copy(update={"rules": rules, "text_hash": key, "source": "proposal"}),
-            samples,
-            max_attempts=1,
-            repeats=1,
-            limits=self._limits_beside(run),
+            harness, harness.store.reopen_run(run.id), version, samples, max_attempts=1, repeats=1, limits=left
         )
         if run.status == "budget":
             raise BudgetStop(f"improve.{run.stop_reason}")
@@ -220,24 +220,6 @@ class GepaAdapter:
             arm="candidate",
             engine=harness.description(),
         )
-
-    def _limits_beside(self, run: Run) -> BudgetSpec:
-        """What is left of the limits for a run that counts its own attempts itself. Raises BudgetStop."""
-        limits = self._harness.task.improve.limits
-        if reason := _reached(limits, *self._spent()):
-            raise BudgetStop(reason)
-        num_attempts, usage = self.spent()
-        own_attempts, own = self._harness.store.run_usage(run.id)
-        left = {
-            "attempts": (limits.attempts, num_attempts - own_attempts),
-            "total_tokens": (limits.total_tokens, usage.total_tokens - own.total_tokens),
-            "total_time_s": (limits.total_time_s, time.monotonic() - self._started),
-        }
-        return BudgetSpec(**{name: None if limit is None else limit - spent for name, (limit, spent) in left.items()})
-
-    def _spent(self) -> tuple[int, int, float]:
-        num_attempts, usage = self.spent()
-        return num_attempts, usage.total_tokens, time.monotonic() - self._started
 
 
 def parse_rules(candidate: object) -> list[str]:
@@ -274,14 +256,6 @@ def _trajectory(sample: Sample, attempt: Attempt | None, refusal: str | None) ->
     said = dict.fromkeys(result.feedback.strip() for result in attempt.failed_results)
     feedback = "\n".join(redact(text, sample, attempt) for text in said if text)
     return Trajectory(sample, attempt, feedback or (_PASSED if attempt.verdict == "pass" else "This answer fails."))
-
-
-def _reached(limits: BudgetSpec, num_attempts: int, num_tokens: int, time_s: float) -> str | None:
-    for name, spent in (("attempts", num_attempts), ("total_tokens", num_tokens), ("total_time_s", time_s)):
-        limit = getattr(limits, name)
-        if limit is not None and spent >= limit:
-            return f"improve.limits.{name}: {spent:g} of {limit:g} used"
-    return None
 
 
 def _batch_class() -> type[EvaluationBatch[Trajectory, str]]:

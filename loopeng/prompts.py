@@ -29,6 +29,7 @@ __all__ = [
     "PromptTemplate",
     "find_placeholders",
     "load_prompt",
+    "names_text",
     "placeholder_line",
     "render_text",
     "rendered_template",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 RULES = "rules"
+_SHORTEST_HASH = 8
 _SLOT = re.compile(r"\{\{ *rules *\}\}")
 _FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n(.*)", re.DOTALL)
 
@@ -132,6 +134,11 @@ def text_hash(template: str, rules: Iterable[Rule | str] = ()) -> str:
     'e3137d15'
     """
     return content_hash([template, _rule_texts(rules)])
+
+
+def names_text(seen_hash: str, text_hash: str) -> bool:
+    """Whether what a person gives as the hash of a text is that text's: all of it, or at least its first 8 digits."""
+    return len(seen_hash) >= _SHORTEST_HASH and text_hash.startswith(seen_hash.lower())
 
 
 def rendered_template(template: str, rules: Sequence[Rule | str] = ()) -> str:

@@ -48,7 +48,7 @@ class Harness:
 
         Raises TaskError where the task's agent or an evaluator cannot be made.
         """
-        base_dir = task.path.parent if task.path is not None else None
+        base_dir = task.folder
         return cls(
             store=store,
             task=task,

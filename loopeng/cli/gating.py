@@ -17,7 +17,8 @@ from loopeng.improve import advance
 from loopeng.improve.cycle import LeaseHeldError
 from loopeng.improve.gate import Trial, check_noise
 from loopeng.improve.planning import GatePlan, foresee_gate, ledger
-from loopeng.improve.trials import foreseen_obstacle
+from loopeng.improve.replaying import foreseen_obstacle
+from loopeng.improve.spending import stopped_at_limit
 from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text, noise_text, plan_text
 from loopeng.report.terminal import evidence_line, state_text
 from loopeng.schema import Proposal, Task, utc_now
@@ -161,7 +162,7 @@ def _test(store: LoopStore, proposal: Proposal, options: GateOptions) -> int:
         _print_with_ledger(store, proposal, "\n    ".join(line for line in lines if line))
     if report is not None:
         return _ERRORS if report.verdict == "error" else 0
-    return _BUDGET if (proposal.state_reason or "").startswith("budget: ") else 0
+    return _BUDGET if stopped_at_limit(proposal) else 0
 
 
 def _print_with_ledger(store: LoopStore, proposal: Proposal, text: str) -> None:

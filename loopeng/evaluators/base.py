@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,8 +18,19 @@ from loopeng.ports import EvaluationContext
 from loopeng.prompts import find_placeholders, render_text
 from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Sample
 
-__all__ = ["TARGET", "EvaluatorParams", "Finding", "TypedEvaluator", "placeholders_in", "redact", "render_value"]
+__all__ = [
+    "HIDDEN",
+    "TARGET",
+    "EvaluatorParams",
+    "Finding",
+    "TypedEvaluator",
+    "hide",
+    "placeholders_in",
+    "redact",
+    "render_value",
+]
 
+HIDDEN = "[hidden]"
 TARGET = "target"
 _UNWANTED = "The answer holds something that it must not hold."
 
@@ -121,10 +132,15 @@ def redact(text: str, sample: Sample, attempt: Attempt) -> str:
     """``text`` without the sample's target, or any part of a nested one, but for what the model can see anyway."""
     visible = [message.content for message in attempt.messages if message.role != "assistant"]
     visible += [str(value) for value in sample.inputs.values()]
-    for secret in sorted(_texts_of(sample.target), key=len, reverse=True):
-        pattern = re.compile(rf"(?<!\w){re.escape(secret)}(?!\w)", re.IGNORECASE)
+    return hide(text, sample.target, visible)
+
+
+def hide(text: str, secret: Any, visible: Sequence[str]) -> str:
+    """``text`` without ``secret``, or any part of a nested one, but for what stands in ``visible``."""
+    for part in sorted(_texts_of(secret), key=len, reverse=True):
+        pattern = re.compile(rf"(?<!\w){re.escape(part)}(?!\w)", re.IGNORECASE)
         if not any(pattern.search(each) for each in visible):
-            text = pattern.sub("[hidden]", text)
+            text = pattern.sub(HIDDEN, text)
     return text
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from loopeng.attempt.budget import Budget
 from loopeng.attempt.harness import Harness
 from loopeng.engines import LazyEngine, build_engine
-from loopeng.errors import BudgetStop, EngineError, RequestRefusedError
+from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.improve.spending import Spending
 from loopeng.ports import EngineInfo, TextEngine, TextReply, TextRequest
 from loopeng.schema import Attempt, Proposal, Run, Task, content_hash, utc_now
@@ -22,11 +21,8 @@ _MAX_TOKENS = 256
 
 def reflection_engine(harness: Harness) -> TextEngine:
     """``improve.engine``, made at its first use, or the task's."""
-    spec, path = harness.task.improve.engine, harness.task.path
-    if spec is None:
-        return harness.engine
-    base_dir = path.parent if path is not None else None
-    return LazyEngine(lambda: build_engine(spec, base_dir))
+    spec, folder = harness.task.improve.engine, harness.task.folder
+    return harness.engine if spec is None else LazyEngine(lambda: build_engine(spec, folder))
 
 
 def reflection_request(task: Task) -> TextRequest:
@@ -61,7 +57,7 @@ class ReflectionEngine:
         name = f"ask-{content_hash(request.model_dump(mode='json'))[:16]}"
         if kept := store.attempts(run.id, name):
             return _reply_of(kept[0])
-        self._check(run)
+        self.spending.check()
         reply = self._ask(request)
         store.save_attempt(_attempt_of(run, name, request, reply))
         return reply
@@ -84,14 +80,6 @@ class ReflectionEngine:
                 engine=self.engine.describe().model_dump(mode="json"),
             )
         )
-
-    def _check(self, run: Run) -> None:
-        num_attempts, usage = self.harness.store.run_usage(run.id)
-        try:
-            Budget(self.spending.left_for(run), num_attempts, usage.total_tokens).check()
-        except BudgetStop as stop:
-            text = str(stop)
-            raise BudgetStop(text if text.startswith("improve.") else f"improve.{text}") from None
 
     def _ask(self, request: TextRequest) -> TextReply:
         """Infrastructure is tried again, a request that cannot be served is not."""

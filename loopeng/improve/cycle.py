@@ -8,15 +8,15 @@ from pathlib import Path
 
 from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness, ignore_event
-from loopeng.errors import ConflictError, UsageError
+from loopeng.errors import ConflictError
 from loopeng.improve.reflect import build_reflector
 from loopeng.improve.unproposed import led_to_nothing
-from loopeng.patterns.trigger import MAX_PATTERNS, find_triggers, why_never
+from loopeng.patterns.trigger import find_triggers, named_patterns
 from loopeng.schema import PromptVersion, Proposal, Task
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore, hold_lease
 
-__all__ = ["LeaseHeldError", "advance", "checkpoints_path", "propose"]
+__all__ = ["LeaseHeldError", "advance", "advance_or_look", "checkpoints_path", "propose"]
 
 
 class LeaseHeldError(ConflictError):
@@ -27,18 +27,19 @@ def propose(harness: Harness, *, pattern_ids: Sequence[str] | None = None) -> li
     """Start a proposal for every trigger and bring each to the queue, or as far as it gets.
 
     Explicit ``pattern_ids`` are one proposal, whatever the thresholds; at the autonomy level ``report`` nothing else is
-    started. Raises UsageError for patterns that cannot be
-    proposed together or a reflector that cannot be built or breaks, ConflictError when a named pattern has an open
-    proposal. What was started before an error is kept, and ``recover`` takes it up.
+    started. Raises UsageError for patterns that cannot be proposed together or a reflector that cannot be built or
+    breaks, ConflictError when a named pattern has an open proposal. What was started before an error is kept, and
+    ``recover`` takes it up.
     """
     store, task = harness.store, harness.task
-    build_reflector(task.improve.reflector, _folder(task))
+    build_reflector(task.improve.reflector, task.folder)
     base = store.head(task.prompt.name)
     if pattern_ids is not None:
-        started = [_start(store, task, base, _checked(store, task, pattern_ids))]
+        named = named_patterns(store, base.prompt_name, pattern_ids)
+        started = [_start(store, task, base, [each.id for each in named])]
     else:
         started = _start_triggered(store, task, base) if task.approval.autonomy != "report" else []
-    return [_advance_or_look(store, proposal.id, harness) for proposal in started]
+    return [advance_or_look(store, proposal.id, harness) for proposal in started]
 
 
 def advance(
@@ -74,6 +75,14 @@ def advance(
             return store.proposal(proposal.id)
 
 
+def advance_or_look(store: LoopStore, proposal_id: str, harness: Harness | None = None) -> Proposal:
+    """``advance``; where another process is at work on the proposal, that one or the next command does it."""
+    try:
+        return advance(store, proposal_id, harness=harness)
+    except LeaseHeldError:
+        return store.proposal(proposal_id)
+
+
 def checkpoints_path(store: LoopStore) -> Path:
     """LangGraph's own file, beside the database. It may be deleted at any time."""
     return store.path.with_name("checkpoints.db")
@@ -103,25 +112,6 @@ def _in_task_order(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> 
     return [pattern.id for pattern in patterns]
 
 
-def _checked(store: LoopStore, task: Task, pattern_ids: Sequence[str]) -> list[str]:
-    patterns = [store.pattern(pattern_id) for pattern_id in dict.fromkeys(pattern_ids)]
-    if not 1 <= len(patterns) <= MAX_PATTERNS:
-        raise UsageError(f"a proposal is about 1 to {MAX_PATTERNS} patterns, not {len(patterns)}")
-    for pattern in patterns:
-        if pattern.prompt_name != task.prompt.name:
-            raise UsageError(f"pattern {pattern.id} is one of prompt {pattern.prompt_name!r}, not {task.prompt.name!r}")
-        if (never := why_never(pattern)) is not None:
-            raise UsageError(f"no proposal can be made for pattern {pattern.id}: {never}")
-    return [pattern.id for pattern in patterns]
-
-
-def _advance_or_look(store: LoopStore, proposal_id: str, harness: Harness | None) -> Proposal:
-    try:
-        return advance(store, proposal_id, harness=harness)
-    except LeaseHeldError:
-        return store.proposal(proposal_id)
-
-
 def _harness_for(
     proposal: Proposal, store: LoopStore, given: Harness | None, on_event: Callable[[ProgressEvent], None]
 ) -> Harness:
@@ -129,14 +119,10 @@ def _harness_for(
     if given is not None and given.task.version_hash == proposal.task_hash:
         return replace(given, on_event=on_event)
     task = store.task(proposal.task_hash)
-    same = given is not None and (given.task.engine, _folder(given.task)) == (task.engine, _folder(task))
+    # another folder may say the same of its engine and mean another file
+    same = given is not None and (given.task.engine, given.task.folder) == (task.engine, task.folder)
     engine = given.engine if given is not None and same else None
     return Harness.build(store, task, engine=engine, on_event=on_event)
-
-
-def _folder(task: Task) -> Path | None:
-    """Where a task's relative paths begin: another task may say the same of its engine and mean another file."""
-    return task.path.parent if task.path is not None else None
 
 
 def _limits(store: LoopStore, proposal: Proposal, given: Harness | None) -> BudgetSpec:

@@ -8,17 +8,17 @@ from loopeng.attempt.harness import Harness
 from loopeng.errors import LoopError, UsageError
 from loopeng.improve.asking import ReflectionEngine, reflection_engine
 from loopeng.improve.candidate import change_of
-from loopeng.improve.guards import Candidate, inspect_rules
+from loopeng.improve.guards import Candidate, inspect_rules, why_refused
 from loopeng.improve.reflect import build_reflector, reflection_context
 from loopeng.improve.rules import apply_operations, operations_between
 from loopeng.improve.screening import screen
 from loopeng.improve.spending import Spending
 from loopeng.ports import NoChange, ProposedChange
-from loopeng.schema import Proposal, Revision, Rule, Suggestion, utc_now
+from loopeng.schema import Proposal, Revision, Rule, RuleOperation, Suggestion, utc_now
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
-__all__ = ["draft", "edited_revision", "repeat_revision", "revision_candidate", "why_nothing"]
+__all__ = ["draft", "edited_revision", "first_revision", "repeat_revision", "revision_candidate", "why_nothing"]
 
 _NOTHING = "every remedy is among the rules already, or the patterns have none"
 
@@ -30,7 +30,7 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: Budget
     UsageError where the reflector cannot be built, breaks, or names rules that do not exist, EngineError where its
     engine breaks, and BudgetStop at one of ``limits``.
     """
-    spending = Spending(store, proposal, limits)
+    spending = Spending.of(store, proposal, limits)
     suggestions = store.suggestions(proposal.id)
     if not suggestions:
         suggestions = store.save_suggestions(_suggestions(store, harness, proposal, spending))
@@ -43,7 +43,12 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: Budget
     first_best = [each for each in usable if each.outcome == "chosen"] or [
         each for each in suggestions if each.operations
     ]
-    return _save_first(store, harness, proposal, first_best[0]) if first_best else None
+    if not first_best:
+        return None
+    best, author = first_best[0], f"reflector {harness.task.improve.reflector}"
+    return store.save_revision(
+        first_revision(store, proposal, best.operations, author=author, rationale=best.rationale)
+    )
 
 
 def why_nothing(store: LoopStore, proposal: Proposal) -> str:
@@ -52,21 +57,22 @@ def why_nothing(store: LoopStore, proposal: Proposal) -> str:
     return f"nothing to propose: {'; '.join(dict.fromkeys(reasons)) or _NOTHING}"
 
 
-def _save_first(store: LoopStore, harness: Harness, proposal: Proposal, suggestion: Suggestion) -> Revision:
-    rules = apply_operations(store.prompt_version(proposal.base_version_id).rules, suggestion.operations)
+def first_revision(
+    store: LoopStore, proposal: Proposal, operations: tuple[RuleOperation, ...], *, author: str, rationale: str
+) -> Revision:
+    """Revision 1, with what the guards say of it. Not saved."""
+    rules = apply_operations(store.prompt_version(proposal.base_version_id).rules, operations)
     candidate = _candidate(store, proposal, rules)
-    return store.save_revision(
-        Revision(
-            proposal_id=proposal.id,
-            revision=1,
-            operations=suggestion.operations,
-            rules=rules,
-            text_hash=candidate.text_hash,
-            rationale=suggestion.rationale,
-            author=f"reflector {harness.task.improve.reflector}",
-            findings=inspect_rules(candidate),
-            created_at=utc_now(),
-        )
+    return Revision(
+        proposal_id=proposal.id,
+        revision=1,
+        operations=operations,
+        rules=rules,
+        text_hash=candidate.text_hash,
+        rationale=rationale,
+        author=author,
+        findings=inspect_rules(candidate),
+        created_at=utc_now(),
     )
 
 
@@ -88,14 +94,14 @@ def _inspected(
 ) -> Suggestion:
     base = store.prompt_version(proposal.base_version_id)
     candidate = _candidate(store, proposal, apply_operations(base.rules, change.operations))
-    reasons = [f"{each.guard}: {each.reason}" for each in inspect_rules(candidate)]
+    refusal = why_refused(inspect_rules(candidate))
     if same := [each.number for each in earlier if each.text_hash == candidate.text_hash]:
-        reasons = [f"the same text as suggestion {same[0]}"]
+        refusal = f"the same text as suggestion {same[0]}"
     return _suggestion(
         proposal,
         number,
-        outcome="refused" if reasons else "chosen",
-        reason="; ".join(reasons),
+        outcome="refused" if refusal else "chosen",
+        reason=refusal,
         operations=change.operations,
         text_hash=candidate.text_hash,
         rationale=change.rationale,
@@ -122,7 +128,7 @@ def edited_revision(store: LoopStore, proposal: Proposal, texts: Sequence[str], 
     if candidate.text_hash == current.text_hash:
         raise UsageError("the edited rules are those of the current revision; approve it, or change something")
     if findings := inspect_rules(candidate):
-        raise UsageError("; ".join(f"{each.guard}: {each.reason}" for each in findings))
+        raise UsageError(why_refused(findings))
     return Revision(
         proposal_id=proposal.id,
         revision=current.revision + 1,
@@ -186,8 +192,8 @@ def _refused(store: LoopStore, prompt_name: str) -> dict[str, str]:
 def _ask(store: LoopStore, harness: Harness, proposal: Proposal, spending: Spending) -> list[ProposedChange | NoChange]:
     """At most ``improve.candidates`` answers."""
     task = harness.task
-    name, folder = task.improve.reflector, task.path.parent if task.path else None
-    reflector = build_reflector(name, folder)
+    name = task.improve.reflector
+    reflector = build_reflector(name, task.folder)
     engine = ReflectionEngine(harness, proposal, reflection_engine(harness), spending)
     try:
         answers = list(reflector.propose(reflection_context(store, harness, proposal, engine)))

@@ -12,36 +12,18 @@ from dataclasses import replace
 from loopeng.attempt.events import GatePlanned
 from loopeng.attempt.harness import Harness
 from loopeng.errors import UsageError
+from loopeng.improve.choosing import choose_samples
 from loopeng.improve.pairing import Comparison, compare_attempts, count_pairs
 from loopeng.improve.planning import no_samples, plan_gate
+from loopeng.improve.replaying import first_attempts, is_deterministic, why_not_replayable
 from loopeng.improve.spending import Spending
-from loopeng.improve.trials import (
-    Trial,
-    TrialSplit,
-    arm_count,
-    choose_samples,
-    first_attempts,
-    is_deterministic,
-    run_arm,
-    trial_seed,
-    why_not_replayable,
-)
+from loopeng.improve.trials import Trial, TrialSplit, arm_count, run_arm
 from loopeng.improve.verdicts import NO_EVIDENCE, judge, judge_holdout, weigh
 from loopeng.schema import GateReport, Run, Sample
 from loopeng.schema.attempts import Arm
 from loopeng.schema.task import BudgetSpec
 
-__all__ = [
-    "NO_EVIDENCE",
-    "Trial",
-    "TrialSplit",
-    "check_noise",
-    "choose_samples",
-    "compare",
-    "judge",
-    "trial_seed",
-    "why_not_replayable",
-]
+__all__ = ["NO_EVIDENCE", "Trial", "TrialSplit", "check_noise", "compare"]
 
 
 def compare(harness: Harness, trial: Trial, limits: BudgetSpec) -> GateReport:
@@ -102,7 +84,7 @@ def _show_holdout(harness: Harness, trial: Trial, limits: BudgetSpec) -> GateRep
 def _run_arms(
     harness: Harness, trial: Trial, arms: Sequence[Arm], samples: Sequence[Sample], limits: BudgetSpec
 ) -> dict[Arm, Run]:
-    spending = Spending(harness.store, trial.proposal, limits)
+    spending = Spending.of(harness.store, trial.proposal, limits)
     return {arm: run_arm(harness, trial, arm, samples, spending) for arm in arms}
 
 

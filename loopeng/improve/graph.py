@@ -4,6 +4,7 @@
 
     route -> reproduce -> reflect -> guards -> gate -> holdout -> publish -> AWAIT -> route ...
     route --approved--> commit -> watch -> END
+    route --a rollback, drafted by a watch--> publish
 
 The database decides, LangGraph only wakes: ``route`` reads the proposal's state and jumps to its station, so a thread
 whose checkpoint is gone starts over and arrives where it was. After AWAIT the way goes back to ``route``, which finds

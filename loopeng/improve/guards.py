@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from loopeng.improve.candidate import Candidate
 from loopeng.improve.hidden_text import hidden_text
 from loopeng.improve.judge_text import judge_text
 from loopeng.improve.overlap import overlap
-from loopeng.improve.rules import normalise_rule
+from loopeng.improve.rules import CHARS_PER_TOKEN, normalise_rule
 from loopeng.prompts import PromptTemplate, rendered_template
 from loopeng.schema import GuardFinding
 
-__all__ = ["CHARS_PER_TOKEN", "GUARDS", "Candidate", "Guard", "duplicates", "inspect_rules", "placeholders", "size"]
+__all__ = ["GUARDS", "Candidate", "Guard", "duplicates", "inspect_rules", "placeholders", "size", "why_refused"]
 
-CHARS_PER_TOKEN = 4
 _DELIMITERS = re.compile(r"\{\{|\}\}|\{%|%\}|\{#|#\}")
 
 Guard = Callable[[Candidate], str | None]
@@ -74,3 +73,8 @@ def inspect_rules(candidate: Candidate, guards: tuple[Guard, ...] = GUARDS) -> t
     """Every guard's finding; empty when the candidate may be tested."""
     findings = ((guard.__name__, guard(candidate)) for guard in guards)
     return tuple(GuardFinding(guard=name, reason=reason) for name, reason in findings if reason)
+
+
+def why_refused(findings: Sequence[GuardFinding]) -> str:
+    """All findings in one line; empty without any."""
+    return "; ".join(f"{each.guard}: {each.reason}" for each in findings)

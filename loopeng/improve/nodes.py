@@ -22,10 +22,11 @@ from loopeng.errors import BudgetStop
 from loopeng.improve.drafting import draft, repeat_revision, revision_candidate, why_nothing
 from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.gate import Trial, TrialSplit, compare
-from loopeng.improve.guards import inspect_rules
+from loopeng.improve.guards import inspect_rules, why_refused
 from loopeng.improve.publishing import publish_proposal
 from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.improve.reproduction import reproduce as run_again
+from loopeng.improve.spending import limit_note
 from loopeng.improve.watching import watch_rows
 from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal
 from loopeng.schema.improvement import ProposalState
@@ -93,6 +94,10 @@ class ImproveContext:
         self.on_event(ProposalMoved(proposal.id, to, reason))
         return True
 
+    def stay(self, proposal: Proposal, stop: BudgetStop) -> None:
+        """Leave a proposal where a limit stopped it, and tell."""
+        self.move(proposal, proposal.state, {proposal.state}, limit_note(stop))
+
 
 def route(state: ImproveState) -> ImproveState:
     """Where every call begins, whatever the checkpoint says: see ``start``."""
@@ -115,7 +120,7 @@ def reproduce(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveS
     try:
         found = run_again(context.harness_for(proposal), proposal, context.limits)
     except BudgetStop as stop:
-        context.move(proposal, "drafting", {"drafting"}, f"budget: {stop}")
+        context.stay(proposal, stop)
         return _going(False)
     if found.refuted:
         context.move(proposal, "archived", {"drafting"}, f"{NOT_REPRODUCED}: {found.summary}")
@@ -132,7 +137,7 @@ def reflect(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveSta
         try:
             change = draft(context.store, context.harness_for(proposal), proposal, context.limits)
         except BudgetStop as stop:
-            context.move(proposal, "drafting", {"drafting"}, f"budget: {stop}")
+            context.stay(proposal, stop)
             return _going(False)
         if change is None:
             context.move(proposal, "archived", {"drafting"}, why_nothing(context.store, proposal))
@@ -145,7 +150,7 @@ def guards(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveStat
     context, proposal = runtime.context, _proposal(state, runtime)
     findings = inspect_rules(revision_candidate(context.store, proposal))
     if findings:
-        context.move(proposal, "archived", {"testing"}, "; ".join(f"{each.guard}: {each.reason}" for each in findings))
+        context.move(proposal, "archived", {"testing"}, why_refused(findings))
     return _going(not findings)
 
 
@@ -221,7 +226,7 @@ def _trial(context: ImproveContext, proposal: Proposal, split: TrialSplit) -> Ga
     try:
         return store.save_gate_report(compare(context.harness_for(proposal), trial, context.limits))
     except BudgetStop as stop:
-        context.move(proposal, "testing", {"testing"}, f"budget: {stop}")
+        context.stay(proposal, stop)
         return None
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from loopeng.improve.choosing import choose_samples, sample_keys
+from loopeng.improve.replaying import first_attempts
 from loopeng.improve.statistics import expected_power
-from loopeng.improve.trials import Trial, choose_samples, first_attempts, sample_keys
+from loopeng.improve.trials import Trial
 from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Proposal, Run, Sample, Task
 from loopeng.store import LoopStore
 from loopeng.store.looks import connected_looks, next_look_number

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from loopeng.errors import UsageError
 from loopeng.improve.drafting import revision_candidate
-from loopeng.improve.guards import inspect_rules
+from loopeng.improve.guards import inspect_rules, why_refused
 from loopeng.improve.rules import apply_operations, normalise_rule
 from loopeng.schema import PromptVersion, Proposal, Revision, Rule, RuleOperation, utc_now
 from loopeng.store import LoopStore
@@ -27,7 +27,7 @@ def rebased_revision(store: LoopStore, proposal: Proposal, head: PromptVersion, 
     candidate = revision_candidate(store, proposal.model_copy(update={"base_version_id": head.id}))
     candidate = replace(candidate, rules=apply_operations(head.rules, operations))
     if findings := inspect_rules(candidate):
-        raise UsageError("; ".join(f"{each.guard}: {each.reason}" for each in findings))
+        raise UsageError(why_refused(findings))
     return Revision(
         proposal_id=proposal.id,
         revision=current.revision + 1,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from loopeng.evaluators.base import redact
-from loopeng.schema import Attempt, Sample, utc_now
+from loopeng.evaluators.base import HIDDEN, hide, redact
+from loopeng.schema import Attempt, Sample
 
 __all__ = ["hide_targets", "redacted_example"]
 
-_HIDDEN = "[hidden]"
 _BETWEEN = "\x00"
 _RUN_LENGTH = 5  # so many words in a row are a quotation
 _WORD = re.compile(r"\w+")
@@ -37,8 +36,7 @@ def hide_targets(texts: Sequence[str], samples: Iterable[Sample], shown: str) ->
     targets = [sample.target for sample in samples if sample.target is not None]
     if not texts or not targets:
         return list(texts)
-    all_targets = Sample(id="all", inputs={"shown": shown}, target=targets, split="reflect")
-    joined = redact(_BETWEEN.join(text.replace(_BETWEEN, " ") for text in texts), all_targets, _NO_ATTEMPT)
+    joined = hide(_BETWEEN.join(text.replace(_BETWEEN, " ") for text in texts), targets, [shown])
     runs = {run for target in targets for run in _runs(_words(str(target)))} - set(_runs(_words(shown)))
     return [_without_runs(text, runs) for text in joined.split(_BETWEEN)]
 
@@ -58,9 +56,6 @@ def _without_runs(text: str, secret: set[tuple[str, ...]]) -> str:
     pieces, position = [], 0
     for index, (start, end) in enumerate(spans):
         if index in covered:
-            pieces += [] if index - 1 in covered else [text[position:start], _HIDDEN]
+            pieces += [] if index - 1 in covered else [text[position:start], HIDDEN]
             position = end
     return "".join([*pieces, text[position:]])
-
-
-_NO_ATTEMPT = Attempt(run_id="", sample_id="all", seed=0, messages=(), verdict="fail", created_at=utc_now())

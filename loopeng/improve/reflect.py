@@ -13,7 +13,7 @@ from loopeng.errors import UsageError
 from loopeng.improve.asking import reflection_request
 from loopeng.improve.llm_reflector import LlmReflector
 from loopeng.improve.redaction import hide_targets, redacted_example
-from loopeng.improve.reproduction import confirmed_patterns
+from loopeng.improve.reproduction import confirmed_patterns, take_turns
 from loopeng.improve.rules import normalise_rule
 from loopeng.ports import NoChange, ProposedChange, ReflectionContext, Reflector, TextEngine
 from loopeng.prompts import rendered_template
@@ -21,7 +21,7 @@ from loopeng.references import import_reference
 from loopeng.schema import Attempt, FailurePattern, Proposal, Rule, RuleOperation, Sample, Task
 from loopeng.store import LoopStore
 
-__all__ = ["REFLECTORS", "FunctionReflector", "HintsReflector", "build_reflector", "reflection_context"]
+__all__ = ["REFLECTORS", "HintsReflector", "build_reflector", "reflection_context"]
 
 _NUM_EXAMPLES = 8
 _TOO_MANY = "are more than improve.max_rules allows, and none was made for these failures that could be reworded"
@@ -91,7 +91,7 @@ def _reason(pattern: FailurePattern) -> str:
 
 
 @dataclass(frozen=True)
-class FunctionReflector:
+class _FunctionReflector:
     """A plain function ``(context) -> changes`` as a reflector."""
 
     function: Callable[[ReflectionContext], Sequence[ProposedChange | NoChange]]
@@ -125,7 +125,7 @@ def _as_reflector(value: Any, name: str) -> Reflector:
     if not callable(value):
         raise UsageError(f"improve.reflector {name!r} is neither a reflector nor callable: {value!r}")
     if _takes_context(value):
-        return FunctionReflector(value)
+        return _FunctionReflector(value)
     made = value()
     if not hasattr(made, "propose"):
         raise UsageError(f"improve.reflector {name!r} returned {made!r}, which has no method 'propose'")
@@ -208,15 +208,12 @@ def _examples(store: LoopStore, task: Task, proposal: Proposal) -> list[tuple[Sa
     """Failing first attempts, the patterns taking turns, each sample once."""
     samples = {sample.id: sample for sample in task.samples if sample.split == "reflect"}
     seen: dict[str, Attempt] = {}
-    queues = [
-        list(store.occurrences(pattern_id, prompt_version_id=proposal.base_version_id))
-        for pattern_id in proposal.pattern_ids
-    ]
-    while any(queues) and len(seen) < _NUM_EXAMPLES:
-        for queue in filter(None, queues):
-            run_id, sample_id = queue.pop(0)
-            if sample_id in samples and sample_id not in seen and len(seen) < _NUM_EXAMPLES:
-                first = [attempt for attempt in store.attempts(run_id, sample_id) if attempt.attempt_index == 0]
-                if first:
-                    seen[sample_id] = first[0]
+    shown = (
+        store.occurrences(pattern_id, prompt_version_id=proposal.base_version_id) for pattern_id in proposal.pattern_ids
+    )
+    for run_id, sample_id in take_turns(shown):
+        if sample_id in samples and sample_id not in seen and len(seen) < _NUM_EXAMPLES:
+            first = [attempt for attempt in store.attempts(run_id, sample_id) if attempt.attempt_index == 0]
+            if first:
+                seen[sample_id] = first[0]
     return [redacted_example(samples[sample_id], attempt) for sample_id, attempt in seen.items()]

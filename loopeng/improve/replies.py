@@ -7,13 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from loopeng.improve.rules import normalise_rule
+from loopeng.improve.rules import CHARS_PER_TOKEN, normalise_rule
 from loopeng.schema import Rule, RuleOperation
 from loopeng.schema.task import ImproveSpec
 
-__all__ = ["CHARS_PER_TOKEN", "UnreadableReplyError", "read_reply"]
-
-CHARS_PER_TOKEN = 4  # what improve.max_rule_tokens is estimated at
+__all__ = ["UnreadableReplyError", "read_reply"]
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 _KEYS: dict[str, frozenset[str]] = {  # by op: what must be there; the others must not

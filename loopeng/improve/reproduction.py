@@ -6,20 +6,19 @@ reproduction that was cut off goes on where it stopped.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, TypeVar
 
-from loopeng.attempt.events import EngineRetried, GateProgress, ProgressEvent, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
-from loopeng.errors import BudgetStop
-from loopeng.improve.gate import why_not_replayable
+from loopeng.improve.choosing import order_key
+from loopeng.improve.replaying import replay, replay_seed, run_behind, why_not_replayable
 from loopeng.improve.spending import Spending
 from loopeng.patterns.fingerprint import is_current
 from loopeng.patterns.miner import faults_of
 from loopeng.patterns.standing import rate_at_least
-from loopeng.schema import Attempt, FailurePattern, Proposal, Run, Sample, Task
+from loopeng.schema import Attempt, FailurePattern, Proposal, Sample, Task
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
@@ -31,10 +30,13 @@ __all__ = [
     "confirmed_patterns",
     "reproduce",
     "reproduction",
+    "take_turns",
 ]
 
 MAX_REPRODUCED = 8  # samples: two of eight are enough at the default improve.min_rate, one is not
 NOT_REPRODUCED = "not reproduced"  # how the reason of a proposal begins that ended here
+
+T = TypeVar("T")
 
 _LLM_AGENT = "llm"
 _SAME_AGAIN = "decoding is greedy and deterministic: the same outputs would come again"
@@ -81,7 +83,7 @@ def reproduce(harness: Harness, proposal: Proposal, limits: BudgetSpec) -> Repro
     Skipped where decoding is greedy, the engine deterministic and the agent the built-in one; where another process
     could not run the attempts again; and where there is no sample. Raises BudgetStop at one of ``limits``.
     """
-    store = harness.store
+    store, base = harness.store, harness.store.prompt_version(proposal.base_version_id)
     chosen = _chosen(store, harness.task, proposal)
     why = _why_pointless(store, harness.task, proposal, chosen) or why_not_replayable(harness, proposal)
     if why is not None:
@@ -89,13 +91,20 @@ def reproduce(harness: Harness, proposal: Proposal, limits: BudgetSpec) -> Repro
     run = store.create_run(
         kind="reproduce",
         task=harness.task,
-        version=store.prompt_version(proposal.base_version_id),
-        seed=_seed(harness.task, proposal),
+        version=base,
+        seed=replay_seed(harness.task, proposal.id, "reproduce"),
         proposal_id=proposal.id,
         engine=harness.description(),
     )
-    if run.status != "finished":
-        _run_again(harness, proposal, run, chosen, limits)
+    replay(
+        harness,
+        run,
+        base,
+        [sample for sample in harness.task.samples if sample.id in chosen],
+        Spending.of(store, proposal, limits),
+        told_as="baseline",
+        references={sample_id: _texts(store.attempts(run_id, sample_id)) for sample_id, run_id in chosen.items()},
+    )
     return _counted(store, harness.task, proposal, run.id)
 
 
@@ -122,24 +131,13 @@ def confirmed_patterns(store: LoopStore, proposal: Proposal) -> tuple[str, ...]:
     return tuple(check.pattern_id for check in found.patterns if check.confirmed)
 
 
-def _run_again(harness: Harness, proposal: Proposal, run: Run, chosen: Mapping[str, str], limits: BudgetSpec) -> None:
-    from loopeng.runner import execute_run  # brings langgraph, which looking at the queue does not need
+def take_turns(queues: Iterable[Iterable[T]]) -> list[T]:
+    """The first of each, then the second of each, and so on.
 
-    store = harness.store
-    left = Spending(store, proposal, limits).left_for(run)  # before the run is opened again
-    samples = [sample for sample in harness.task.samples if sample.id in chosen]
-    run = execute_run(
-        replace(harness, on_event=_Progress(harness, proposal, len(samples))),
-        store.reopen_run(run.id),
-        store.prompt_version(proposal.base_version_id),
-        samples,
-        max_attempts=1,
-        repeats=1,
-        limits=left,
-        references={sample_id: _texts(store.attempts(run_id, sample_id)) for sample_id, run_id in chosen.items()},
-    )
-    if run.status == "budget":
-        raise BudgetStop(f"improve.{run.stop_reason}")
+    >>> take_turns([[1, 2, 3], [], [4]])
+    [1, 4, 2, 3]
+    """
+    return [each for turn in zip_longest(*queues) for each in turn if each is not None]
 
 
 def _why_pointless(store: LoopStore, task: Task, proposal: Proposal, chosen: Mapping[str, str]) -> str | None:
@@ -151,25 +149,22 @@ def _why_pointless(store: LoopStore, task: Task, proposal: Proposal, chosen: Map
 
 
 def _engine_behind(store: LoopStore, task: Task, proposal: Proposal) -> Mapping[str, Any]:
-    """What the latest suite run with the task's engine and agent says of them."""
-    runs = store.runs(task_name=proposal.task_name, kind="suite")
-    for run in sorted(runs, key=lambda run: run.task_hash != proposal.task_hash)[:1]:
-        made_by = store.task(run.task_hash)
-        if (made_by.engine, made_by.agent) == (task.engine, task.agent):
-            return run.engine
-    return {}
+    """What the run behind the proposal says of engine and agent, where they are those of the task."""
+    run = run_behind(store, proposal)
+    if run is None:
+        return {}
+    made_by = store.task(run.task_hash)
+    return run.engine if (made_by.engine, made_by.agent) == (task.engine, task.agent) else {}
 
 
 def _chosen(store: LoopStore, task: Task, proposal: Proposal) -> dict[str, str]:
     """The samples to run again, each with a run that failed on it. Patterns take turns; every time the same samples."""
     chosen: dict[str, str] = {}
     failing = _failing(store, task, proposal)
-    queues = [sorted(shown.items(), key=lambda item: _digest(item[0])) for shown in failing.values()]
-    while any(queues) and len(chosen) < MAX_REPRODUCED:
-        for queue in filter(None, queues):
-            sample_id, run_id = queue.pop(0)
-            if len(chosen) < MAX_REPRODUCED:
-                chosen.setdefault(sample_id, run_id)
+    queues = [sorted(shown.items(), key=lambda item: order_key(item[0])) for shown in failing.values()]
+    for sample_id, run_id in take_turns(queues):
+        if len(chosen) < MAX_REPRODUCED:
+            chosen.setdefault(sample_id, run_id)
     return chosen
 
 
@@ -213,31 +208,3 @@ def _shows(store: LoopStore, attempt: Attempt, sample: Sample, pattern: FailureP
 
 def _texts(attempts: Iterable[Attempt]) -> list[str]:
     return [attempt.text for attempt in attempts if attempt.text]
-
-
-def _seed(task: Task, proposal: Proposal) -> int:
-    """Of this proposal's reproduction alone, and never that of the suite."""
-    seed = int(_digest(f"{proposal.id}:reproduce")[:8], 16)
-    return seed if seed != task.run.seed else seed + 1
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-class _Progress:
-    """Tells of the samples as progress of the proposal; its run is not a run of the user's."""
-
-    def __init__(self, harness: Harness, proposal: Proposal, num_samples: int) -> None:
-        self._harness, self._proposal = harness, proposal
-        self._num_samples, self._num_finished = num_samples, 0
-
-    def __call__(self, event: ProgressEvent) -> None:
-        if isinstance(event, RunStarted):
-            self._num_finished = event.num_finished
-        elif isinstance(event, SampleFinished):
-            self._num_finished += 1
-            progress = GateProgress(self._proposal.id, "reproduce", "baseline", self._num_finished, self._num_samples)
-            self._harness.on_event(progress)
-        elif isinstance(event, EngineRetried):
-            self._harness.on_event(event)

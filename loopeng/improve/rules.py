@@ -9,7 +9,9 @@ from difflib import SequenceMatcher
 from loopeng.errors import NotFoundError
 from loopeng.schema import Rule, RuleOperation, content_hash
 
-__all__ = ["apply_operations", "normalise_rule", "operations_between"]
+__all__ = ["CHARS_PER_TOKEN", "apply_operations", "normalise_rule", "operations_between"]
+
+CHARS_PER_TOKEN = 4  # what improve.max_rule_tokens is estimated at: no tokenizer is at hand
 
 _LEAST_SIMILARITY = 0.5  # below it an edited text is another rule, not the same one reworded
 _REWORDED = 1.0  # cost of an update; a removal and an addition together cost twice as much

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from loopeng.attempt.harness import Harness
 from loopeng.errors import ConflictError, UsageError
 from loopeng.improve.cycle import advance
-from loopeng.improve.guards import Candidate, inspect_rules
-from loopeng.improve.rules import apply_operations, operations_between
-from loopeng.patterns.standing import standings
-from loopeng.patterns.trigger import MAX_PATTERNS, why_never
-from loopeng.prompts import text_hash
-from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Revision, RuleOperation, utc_now
+from loopeng.improve.drafting import first_revision
+from loopeng.improve.rules import operations_between
+from loopeng.patterns.trigger import MAX_PATTERNS, named_patterns, proposable
+from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task
+from loopeng.store import LoopStore
 
 __all__ = ["submit_rules"]
 
@@ -38,63 +37,23 @@ def submit_rules(
             f"these rules were found for version {base.number} of {base.prompt_name!r}, and version {head.number} is "
             "in use now: search again from there"
         )
-    chosen = _frequent(harness, base) if pattern_ids is None else _checked(harness, base, pattern_ids)
+    if pattern_ids is None:
+        chosen = _most_frequent(store, task, base)
+    else:
+        chosen = [each.id for each in named_patterns(store, base.prompt_name, pattern_ids)]
     operations = operations_between(base.rules, texts, pattern_ids=chosen)
     if not operations:
         raise UsageError("these rules are those of the current version: there is nothing to propose")
     proposal = store.create_proposal(task=task, base=base, pattern_ids=chosen, expires_at=None)
-    store.save_revision(_revision(harness, proposal, base, operations, author=by, rationale=rationale))
+    store.save_revision(first_revision(store, proposal, operations, author=by, rationale=rationale))
     store.move_proposal(proposal.id, to="testing", frm={"drafting"})
     return advance(store, proposal.id, harness=harness)
 
 
-def _revision(
-    harness: Harness,
-    proposal: Proposal,
-    base: PromptVersion,
-    operations: tuple[RuleOperation, ...],
-    *,
-    author: str,
-    rationale: str,
-) -> Revision:
-    """Revision 1 with what the guards say of it. What people refused before is looked up when it is tested."""
-    rules = apply_operations(base.rules, operations)
-    return Revision(
-        proposal_id=proposal.id,
-        revision=1,
-        operations=operations,
-        rules=rules,
-        text_hash=text_hash(base.template, rules),
-        rationale=rationale,
-        author=author,
-        findings=inspect_rules(Candidate(task=harness.task, base=base, rules=rules, rejected={})),
-        created_at=utc_now(),
-    )
-
-
-def _frequent(harness: Harness, base: PromptVersion) -> list[str]:
-    """The most frequent failures on the reflect samples that no open proposal is about."""
-    store, task = harness.store, harness.task
-    open_ones = store.proposals(prompt_name=base.prompt_name, states=OPEN_STATES)
-    taken = {pattern_id for proposal in open_ones for pattern_id in proposal.pattern_ids}
-    evaluators = {spec.id for spec in task.evaluators}
-    shown = [
-        each.pattern.id
-        for each in standings(store, task, base)
-        if each.samples and each.pattern.evaluator in evaluators and why_never(each.pattern) is None
-    ]
-    shown = [pattern_id for pattern_id in shown if pattern_id not in taken]
+def _most_frequent(store: LoopStore, task: Task, base: PromptVersion) -> list[str]:
+    shown = [each.pattern.id for each in proposable(store, task, base) if each.samples]
     if not shown:
-        hint = f"{', '.join(each.id for each in open_ones)} is open" if taken else "run the suite first"
+        open_ones = store.proposals(prompt_name=base.prompt_name, states=OPEN_STATES)
+        hint = f"{', '.join(each.id for each in open_ones)} is open" if open_ones else "run the suite first"
         raise UsageError(f"there is no failure that a proposal could be about: {hint}")
     return shown[:MAX_PATTERNS]
-
-
-def _checked(harness: Harness, base: PromptVersion, pattern_ids: Sequence[str]) -> list[str]:
-    patterns = [harness.store.pattern(pattern_id) for pattern_id in dict.fromkeys(pattern_ids)]
-    if not 1 <= len(patterns) <= MAX_PATTERNS:
-        raise UsageError(f"a proposal is about 1 to {MAX_PATTERNS} patterns, not {len(patterns)}")
-    for pattern in patterns:
-        if pattern.prompt_name != base.prompt_name or pattern.fault_side != "model":
-            raise UsageError(f"pattern {pattern.id} is none that a rule of {base.prompt_name!r} can prevent")
-    return [pattern.id for pattern in patterns]

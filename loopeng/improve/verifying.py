@@ -8,13 +8,12 @@ from datetime import datetime
 
 from loopeng.errors import LoopError, NotFoundError
 from loopeng.improve.rules import apply_operations
-from loopeng.prompts import text_hash
+from loopeng.prompts import names_text, text_hash
 from loopeng.schema import Decision, PromptVersion, Proposal, Revision
 from loopeng.store import LoopStore
 
 __all__ = ["Discrepancy", "verify_prompt"]
 
-_LEAST_SEEN = 8  # hexadecimal digits of a text hash that a decision names
 _BY_PROPOSAL = ("proposal", "rollback")
 
 
@@ -86,7 +85,7 @@ class _Audit:
             base = f"{proposal.state}, made for {proposal.base_version_id}"
             yield Discrepancy(where, f"{proposal.id} is {base}, the parent is {version.parent_id}")
         if not any(
-            decision.action == "approve" and _named(decision, version.text_hash)
+            decision.action == "approve" and names_text(decision.seen_hash, version.text_hash)
             for decision in self.decisions
             if (decision.proposal_id, decision.revision) == (proposal.id, revision.revision)
         ):
@@ -119,14 +118,14 @@ class _Audit:
                 if revision is None:
                     missing = f"{decision.proposal_id} revision {decision.revision}"
                     yield Discrepancy(decision.id, f"is about {missing}, which is not there")
-                elif not _named(decision, revision.text_hash):
+                elif not names_text(decision.seen_hash, revision.text_hash):
                     named = f"names the text {decision.seen_hash[:8]}"
                     yield Discrepancy(decision.id, f"{named}, the revision has {revision.text_hash[:8]}")
             elif decision.action == "rollback":
                 left = by_id.get(decision.evidence.get("from_version_id", ""))
                 if decision.version_id not in by_id or left is None:
                     yield Discrepancy(decision.id, "leads from or to a version that is not there")
-                elif not _named(decision, left.text_hash):
+                elif not names_text(decision.seen_hash, left.text_hash):
                     named = f"names the text {decision.seen_hash[:8]}"
                     yield Discrepancy(decision.id, f"{named}, {left.id} has {left.text_hash[:8]}")
 
@@ -150,11 +149,6 @@ class _Audit:
 def _same_hash(where: str, kept: str, derived: str) -> Iterator[Discrepancy]:
     if kept != derived:
         yield Discrepancy(where, f"has the text hash {kept[:8]}, but its text gives {derived[:8]}")
-
-
-def _named(decision: Decision, full_hash: str) -> bool:
-    seen = decision.seen_hash.lower()
-    return len(seen) >= _LEAST_SEEN and full_hash.startswith(seen)
 
 
 def _derives(base: PromptVersion, revision: Revision) -> bool:

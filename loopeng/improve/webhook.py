@@ -23,7 +23,7 @@ from loopeng.errors import UsageError
 from loopeng.schema import Delivery, Proposal, utc_now
 from loopeng.store import LoopStore
 
-__all__ = ["deliver_due", "delivery_payload", "secret_problem", "sign", "signing_key"]
+__all__ = ["deliver_due", "secret_problem", "sign", "signing_key"]
 
 _TIMEOUT_S = 10.0
 _PAUSES_S = (5, 300, 1800, 7200, 18_000, 25_200, 36_000)  # between the tries: eight in about a day
@@ -88,7 +88,7 @@ def secret_problem(variable: str) -> str | None:
     return None
 
 
-def delivery_payload(store: LoopStore, delivery: Delivery) -> dict[str, Any]:
+def _payload(store: LoopStore, delivery: Delivery) -> dict[str, Any]:
     """What is told: which text waits, why, and the counts. Plain values; nothing of a sample or an output."""
     proposal, number = store.proposal(delivery.proposal_id), delivery.revision
     revision = store.revision(proposal.id, number)
@@ -124,7 +124,7 @@ def _deliver(store: LoopStore, delivery: Delivery, timeout_s: float) -> Delivery
     claimed = store.claim_delivery(delivery, again_after=None if pause is None else timedelta(seconds=pause))
     if claimed is None:
         return None
-    body = json.dumps(delivery_payload(store, claimed), ensure_ascii=False).encode()
+    body = json.dumps(_payload(store, claimed), ensure_ascii=False).encode()
     problem, final = _post(claimed, key, body, timeout_s)
     return store.note_delivery(claimed, error=problem, final=final)
 

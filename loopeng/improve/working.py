@@ -14,6 +14,7 @@ from loopeng.attempt.events import ProgressEvent, ProposalMoved
 from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import LoopError
 from loopeng.improve.cycle import LeaseHeldError, advance, checkpoints_path
+from loopeng.improve.spending import stopped_at_limit
 from loopeng.improve.undoing import look_after
 from loopeng.improve.webhook import deliver_due
 from loopeng.schema import OPEN_STATES, Proposal, Task
@@ -22,7 +23,6 @@ from loopeng.store import LoopStore
 __all__ = ["UNFINISHED_STATES", "Step", "recover", "work"]
 
 UNFINISHED_STATES: tuple[Literal["drafting", "testing"], ...] = ("drafting", "testing")
-_BUDGET = "budget: "  # how a stop at one of improve.limits is noted
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Step:
             return "held"
         if self.error is None and self.after.state not in UNFINISHED_STATES:
             return "moved"
-        return "limit" if (self.after.state_reason or "").startswith(_BUDGET) else "broken"
+        return "limit" if stopped_at_limit(self.after) else "broken"
 
 
 def recover(store: LoopStore, *, harness: Harness | None = None) -> list[Proposal]:

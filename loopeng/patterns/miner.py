@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from loopeng.attempt.generation import ERROR_SIDES
 from loopeng.patterns.fingerprint import fingerprint, normalise
-from loopeng.schema import Attempt, FaultSide, Run, Sample, Task
+from loopeng.schema import Attempt, EvalResult, FaultSide, Run, Sample, Task
 from loopeng.store import LoopStore
 
-__all__ = ["Fault", "faults_of", "mine", "own_texts"]
+__all__ = ["Fault", "faults_in", "faults_of", "mine"]
 
 _BROKEN_GRADER = "grader.error"
 
@@ -31,7 +31,7 @@ class Fault:
     def fingerprint(self, sample: Sample) -> str:
         """The key of the pattern it belongs to; what the reason quotes of the sample does not count."""
         category = self.category if self.side == "model" else f"{self.side}:{self.category}"
-        return fingerprint(self.source, category, self.reason, own_texts(sample))
+        return fingerprint(self.source, category, self.reason, _own_texts(sample))
 
 
 def faults_of(attempt: Attempt) -> Iterator[Fault]:
@@ -40,14 +40,19 @@ def faults_of(attempt: Attempt) -> Iterator[Fault]:
         why = attempt.finish_reason if attempt.finish_reason in ERROR_SIDES else "engine_error"
         assert why is not None
         yield Fault(why.removesuffix("_error"), why.replace("_", "."), attempt.error, ERROR_SIDES[why])
-    for result in attempt.results:
+    yield from faults_in(attempt.results)
+
+
+def faults_in(results: Iterable[EvalResult]) -> Iterator[Fault]:
+    """What evaluators found, and those of them that broke."""
+    for result in results:
         if result.error is not None:
             yield Fault(result.evaluator, _BROKEN_GRADER, result.error, "grader")
         elif result.passed is False:
             yield Fault(result.evaluator, result.category or "", result.reason, result.fault_side, result.remedy)
 
 
-def own_texts(sample: Sample) -> dict[str, object]:
+def _own_texts(sample: Sample) -> dict[str, object]:
     """The sample's texts: what a reason quotes of them is no part of the mistake."""
     return {"inputs": sample.inputs, "target": sample.target}
 
@@ -78,7 +83,7 @@ def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt) -> set
             fingerprint=fault.fingerprint(sample),
             evaluator=fault.source,
             category=fault.category,
-            reason=normalise(fault.reason, own_texts(sample)),
+            reason=normalise(fault.reason, _own_texts(sample)),
             remedy=fault.remedy,
             fault_side=fault.side,
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from loopeng.patterns.fingerprint import FINGERPRINT_VERSION, fingerprint
+from loopeng.patterns.fingerprint import is_current
+from loopeng.patterns.miner import faults_in
 from loopeng.schema import EvalResult, FailurePattern, Sample
 
 __all__ = ["fingerprints_of_pattern", "shown_fingerprints"]
@@ -18,9 +19,7 @@ def shown_fingerprints(sample: Sample, results: Iterable[EvalResult]) -> frozens
     >>> len(shown_fingerprints(sample, [long, EvalResult(evaluator="one", passed=True)]))
     1
     """
-    own = {"inputs": sample.inputs, "target": sample.target}  # what a reason quotes of them is no part of the mistake
-    failed = (result for result in results if result.passed is False and result.fault_side == "model")
-    return frozenset(fingerprint(result.evaluator, result.category or "", result.reason, own) for result in failed)
+    return frozenset(fault.fingerprint(sample) for fault in faults_in(results) if fault.side == "model")
 
 
 def fingerprints_of_pattern(pattern: FailurePattern, patterns: Iterable[FailurePattern]) -> frozenset[str]:
@@ -33,4 +32,4 @@ def fingerprints_of_pattern(pattern: FailurePattern, patterns: Iterable[FailureP
     while joined := [each for each in known if each.merged_into in ids and each.id not in ids]:
         ids |= {each.id for each in joined}
         found |= {each.fingerprint for each in joined}
-    return frozenset(each for each in found if each.startswith(f"{FINGERPRINT_VERSION}:"))
+    return frozenset(filter(is_current, found))

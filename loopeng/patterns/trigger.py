@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopeng.errors import NotFoundError
+from loopeng.errors import NotFoundError, UsageError
 from loopeng.patterns.standing import Standing, standings
-from loopeng.schema import OPEN_STATES, FailurePattern, Task
+from loopeng.schema import OPEN_STATES, FailurePattern, PromptVersion, Task
 from loopeng.store import LoopStore
 
-__all__ = ["MAX_PATTERNS", "Trigger", "find_triggers", "why_never"]
+__all__ = ["MAX_PATTERNS", "Trigger", "find_triggers", "named_patterns", "proposable", "why_never"]
 
 MAX_PATTERNS = 3  # of one proposal
 
@@ -38,22 +38,36 @@ def find_triggers(store: LoopStore, task: Task) -> list[Trigger]:
         head = store.head(task.prompt.name)
     except NotFoundError:
         return []
-    taken = {
-        pattern_id
-        for proposal in store.proposals(prompt_name=task.prompt.name, states=OPEN_STATES)
-        for pattern_id in proposal.pattern_ids
-    }
     now = store.now()
-    frequent = [
+    frequent = [each for each in proposable(store, task, head) if not each.rests(now) and each.is_frequent(task)]
+    return [_trigger(group) for group in _groups(frequent)]
+
+
+def proposable(store: LoopStore, task: Task, head: PromptVersion) -> list[Standing]:
+    """The patterns that a proposal could be about, however rare: one of the task's evaluators sees them, no open
+    proposal is about them, and nothing forbids it for good. The one with the most samples comes first.
+    """
+    open_ones = store.proposals(prompt_name=head.prompt_name, states=OPEN_STATES)
+    taken = {pattern_id for proposal in open_ones for pattern_id in proposal.pattern_ids}
+    evaluators = {spec.id for spec in task.evaluators}
+    return [
         each
         for each in standings(store, task, head)
-        if each.pattern.id not in taken
-        and why_never(each.pattern) is None
-        and each.pattern.evaluator in {spec.id for spec in task.evaluators}
-        and not each.rests(now)
-        and each.is_frequent(task)
+        if each.pattern.id not in taken and each.pattern.evaluator in evaluators and why_never(each.pattern) is None
     ]
-    return [_trigger(group) for group in _groups(frequent)]
+
+
+def named_patterns(store: LoopStore, prompt_name: str, pattern_ids: Sequence[str]) -> list[FailurePattern]:
+    """The patterns that a person names for one proposal. Raises UsageError where they cannot be proposed together."""
+    patterns = [store.pattern(pattern_id) for pattern_id in dict.fromkeys(pattern_ids)]
+    if not 1 <= len(patterns) <= MAX_PATTERNS:
+        raise UsageError(f"a proposal is about 1 to {MAX_PATTERNS} patterns, not {len(patterns)}")
+    for pattern in patterns:
+        if pattern.prompt_name != prompt_name:
+            raise UsageError(f"pattern {pattern.id} is one of prompt {pattern.prompt_name!r}, not {prompt_name!r}")
+        if (never := why_never(pattern)) is not None:
+            raise UsageError(f"no proposal can be made for pattern {pattern.id}: {never}")
+    return patterns
 
 
 def why_never(pattern: FailurePattern) -> str | None:

@@ -90,6 +90,11 @@ class Task(TaskFile):
     samples: tuple[Sample, ...] = Field(min_length=1)
     path: Path | None = Field(None, description="The task file; None for a task made in Python.")
 
+    @property
+    def folder(self) -> Path | None:
+        """Where relative paths begin; None for a task made in Python."""
+        return self.path.parent if self.path is not None else None
+
     def temperature(self, attempt_index: int) -> float:
         """The temperature of attempt 0, 1, ... before the retry policy has its say."""
         if self.loop.temperatures is None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from sqlmodel import Session, col, func, select
 
 from loopeng.errors import AlreadyDecidedError, ConflictError, RevisionMismatchError, StaleProposalError, UsageError
+from loopeng.prompts import names_text
 from loopeng.schema import DECIDABLE_STATES, Decision, PromptVersion, Proposal, Revision
 from loopeng.schema.improvement import ProposalState
 from loopeng.store.improve_tables import DecisionRow, ProposalRow, RevisionRow
@@ -19,7 +20,6 @@ from loopeng.store.tables import PromptVersionRow
 
 __all__ = ["DecisionRoom", "find_decidable"]
 
-_SHORTEST_HASH = 8
 _STATE_AFTER: dict[str, ProposalState] = {"approve": "approved", "edit": "testing", "reject": "rejected"}
 
 
@@ -201,9 +201,9 @@ def find_decidable(session: Session, proposal_id: str, revision: int, seen_hash:
     if seen_hash is None:
         return row
     text_hash = noun_of(Revision, session.get_one(RevisionRow, (row.id, revision))).text_hash
-    if len(seen_hash) < _SHORTEST_HASH or not text_hash.startswith(seen_hash.lower()):
+    if not names_text(seen_hash, text_hash):
         raise RevisionMismatchError(
-            f"{row.id} revision {revision} has the text {text_hash[:_SHORTEST_HASH]}, not {seen_hash!r}: look again"
+            f"{row.id} revision {revision} has the text {text_hash[:8]}, not {seen_hash!r}: look again"
         )
     return row
 

@@ -5,7 +5,6 @@ A pattern that was merged keeps its row, which leads its fingerprint on to the p
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -110,17 +109,6 @@ class PatternRoom(Room):
         shown = select(OccurrenceRow.pattern_id).where(OccurrenceRow.run_id == run_id)
         with self._database.read() as session:
             return [_pattern_of(*each) for each in session.exec(_counted().where(col(FailurePatternRow.id).in_(shown)))]
-
-    def failing_samples(self, prompt_version_id: str) -> dict[str, frozenset[str]]:
-        """The samples that failed under a version, each with the ids of the patterns it showed."""
-        query = select(OccurrenceRow.sample_id, OccurrenceRow.pattern_id).distinct()
-        patterns = defaultdict(set)
-        with self._database.read() as session:
-            for sample_id, pattern_id in session.exec(
-                query.where(OccurrenceRow.prompt_version_id == prompt_version_id)
-            ):
-                patterns[sample_id].add(pattern_id)
-        return {sample_id: frozenset(ids) for sample_id, ids in sorted(patterns.items())}
 
     def failures_under(self, prompt_version_id: str) -> list[Failure]:
         """Every occurrence under a version, the oldest first."""

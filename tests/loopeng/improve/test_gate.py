@@ -13,8 +13,9 @@ from loopeng.attempt.harness import Harness
 from loopeng.engines.scripted import ScriptedEngine
 from loopeng.errors import EngineError
 from loopeng.improve import propose, recover
-from loopeng.improve.gate import choose_samples, why_not_replayable
+from loopeng.improve.choosing import choose_samples
 from loopeng.improve.pairing import compare_attempts
+from loopeng.improve.replaying import why_not_replayable
 from loopeng.ports import AgentContext, EngineInfo, TextReply, TextRequest
 from loopeng.runner import run_suite
 from loopeng.schema import Attempt, EvalResult, Proposal, Task, utc_now

@@ -14,9 +14,9 @@ from loopeng.attempt.harness import Harness
 from loopeng.dataset import Row, make_samples
 from loopeng.errors import BudgetStop, EngineError, UsageError
 from loopeng.improve import advance, propose, recover
+from loopeng.improve.choosing import choose_samples, sample_key, sample_keys
 from loopeng.improve.gate import Trial, check_noise
 from loopeng.improve.planning import base_rate, foresee_gate, ledger
-from loopeng.improve.trials import choose_samples, sample_key, sample_keys
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, GateReport, Proposal, Sample, Task, utc_now

@@ -17,7 +17,7 @@ from loopeng.cards import card
 from loopeng.engines.scripted import ScriptedEngine
 from loopeng.errors import NotFoundError, UsageError
 from loopeng.improve import propose, recover
-from loopeng.improve.screening import screening_samples
+from loopeng.improve.choosing import choose_samples
 from loopeng.ports import TextRequest
 from loopeng.report.terminal_card import card_document, card_text
 from loopeng.schema import Task
@@ -92,7 +92,7 @@ def test_screening_looks_at_reflect_samples_only_with_the_same_seeds(
 
 def test_at_most_gate_samples_are_screened(make_task: Callable[..., Task]) -> None:
     task = make_task(gate=GateSpec(samples=4))
-    chosen = screening_samples(task)
+    chosen = choose_samples(task, "reflect")
     assert len(chosen) == 4 and chosen == [sample for sample in task.samples if sample in chosen]
     assert {sample.split for sample in chosen} == {"reflect"}
 
