@@ -34,8 +34,8 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: Budget
     suggestions = store.suggestions(proposal.id)
     if not suggestions:
         suggestions = store.save_suggestions(_suggestions(store, harness, proposal, spending))
-        for run in store.runs(proposal_id=proposal.id, kind="reflect"):
-            store.finish_run(run.id, "finished")
+    for run in store.runs(proposal_id=proposal.id, kind="reflect"):
+        store.finish_run(run.id, "finished")  # also where somebody was cut off before
     usable = [each for each in suggestions if each.outcome == "chosen"]  # so far
     if len(usable) > 1:
         usable = screen(harness, proposal, usable, spending)

@@ -42,15 +42,13 @@ def submit_rules(
     operations = operations_between(base.rules, texts, pattern_ids=chosen)
     if not operations:
         raise UsageError("these rules are those of the current version: there is nothing to propose")
-    proposal = store.create_proposal(task=task, base=base, pattern_ids=chosen, expires_at=None)
-    store.save_revision(_revision(harness, proposal, base, operations, author=by, rationale=rationale))
-    store.move_proposal(proposal.id, to="testing", frm={"drafting"})
+    revision = _revision(harness, base, operations, author=by, rationale=rationale)
+    proposal = store.create_proposal(task=task, base=base, pattern_ids=chosen, expires_at=None, revision=revision)
     return advance(store, proposal.id, harness=harness)
 
 
 def _revision(
     harness: Harness,
-    proposal: Proposal,
     base: PromptVersion,
     operations: tuple[RuleOperation, ...],
     *,
@@ -60,7 +58,7 @@ def _revision(
     """Revision 1 with what the guards say of it. What people refused before is looked up when it is tested."""
     rules = apply_operations(base.rules, operations)
     return Revision(
-        proposal_id=proposal.id,
+        proposal_id="",  # of the proposal that the store makes for it
         revision=1,
         operations=operations,
         rules=rules,
