@@ -20,7 +20,7 @@ import pytest
 from loopeng.improve.webhook import deliver_due
 from loopeng.schema import DECIDABLE_STATES, utc_now
 from loopeng.store import LoopStore
-from tests.loopeng.improve.whole_circle import LATER, everything, make_folder, tell_of_writes, whole_circle
+from tests.loopeng.improve.whole_circle import LATER, STATIONS, everything, make_folder, tell_of_writes, whole_circle
 
 Child = Callable[[Callable[[], object]], int]
 
@@ -113,18 +113,22 @@ def circle(tmp_path: Path, child: Child, calls: tuple[str, Path], monkeypatch: p
     return Circle(tmp_path / "folder", child, monkeypatch)
 
 
-def test_killed_ten_times_anywhere(circle: Circle, calls: tuple[str, Path]) -> None:
-    killed_anywhere(circle, calls[1], num_kills=10)
+def test_killed_a_few_times_anywhere(circle: Circle, calls: tuple[str, Path]) -> None:
+    killed_anywhere(circle, calls[1], num_kills=8)
 
 
 @pytest.mark.slow
 def test_killed_a_hundred_times_anywhere(circle: Circle, calls: tuple[str, Path]) -> None:
-    hit = killed_anywhere(circle, calls[1], num_kills=100)
-    assert len(hit) == 17 and min(hit.values()) >= 2, hit
+    hit, num_open = killed_anywhere(circle, calls[1], num_kills=100)
+    assert hit.keys() == STATIONS and min(hit.values()) >= 3, hit
+    assert num_open >= 5
 
 
-def killed_anywhere(circle: Circle, log: Path, num_kills: int) -> Counter[str]:
-    """Every station in turn, at one of its write sessions or between it and the next one."""
+def killed_anywhere(circle: Circle, log: Path, num_kills: int) -> tuple[Counter[str], int]:
+    """Every station in turn, at one of its write sessions or between it and the next one.
+
+    Returns the kills that came before the end by station, and how many of all left a proposal that waits.
+    """
     chance, hit, num_open = random.Random(20260101), Counter[str](), 0
     whole = {later: circle.copy() for later in LATER}
     traces = {later: circle.undisturbed(folder, later) for later, folder in whole.items()}
@@ -149,8 +153,8 @@ def killed_anywhere(circle: Circle, log: Path, num_kills: int) -> Counter[str]:
             assert not different, f"kill {number} ({station}, write {index}, {later}){again}"
         assert log.read_text().count("\n") - before <= len(expected[later]["delivery"]) + 1
         shutil.rmtree(folder)
-    assert hit.total() >= 0.9 * num_kills and num_open  # else the moments were too late to prove anything
-    return hit
+    assert hit.total() >= 0.8 * num_kills  # else the moments were too late to prove anything
+    return hit, num_open
 
 
 def can_be_decided(folder: Path) -> int:

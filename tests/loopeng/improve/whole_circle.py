@@ -15,7 +15,7 @@ from loopeng.improve import recover
 from loopeng.schema import DECIDABLE_STATES
 from loopeng.task_file import load_task
 
-__all__ = ["LATER", "Tell", "everything", "make_folder", "tell_of_writes", "whole_circle"]
+__all__ = ["LATER", "STATIONS", "Tell", "everything", "make_folder", "tell_of_writes", "whole_circle"]
 
 LATER = {"stays away": "good.yaml", "comes back": "worse.yaml"}  # the engine of the run after the commit
 Tell = Callable[[str, str], object]
@@ -63,6 +63,7 @@ _STATION_OF = {
     "save_watch_check": "check",
     "propose_rollback": "rollback",
 }
+STATIONS = frozenset(_STATION_OF.values())
 
 
 def make_folder(folder: Path, url: str) -> None:
