@@ -15,7 +15,7 @@ from loopeng.approvals import approve
 from loopeng.attempt.harness import Harness
 from loopeng.errors import AlreadyDecidedError
 from loopeng.gepa_bridge import GepaAdapter
-from loopeng.improve import nodes, propose, recover, work
+from loopeng.improve import exporting, nodes, propose, recover, work
 from loopeng.schema import Proposal, Task
 from loopeng.schema.task import GateSpec, ImproveSpec, PromptSpec
 from loopeng.store import LoopStore
@@ -117,6 +117,25 @@ def test_a_worker_writes_the_file_that_an_approval_was_cut_off_before(
         assert store.head("describe").number == 2
         work(store, harness_for=lambda _: Harness.build(store, task))
     assert "version: 2" in file.read_text()
+
+
+def test_the_file_holds_the_head_that_moved_while_it_was_written(
+    database: Path, make_task: Callable[..., Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two approvals at once: the one that is written last must not be the older one."""
+    file, write = tmp_path / "describe.md", exporting._write
+    task = make_task(prompt=PromptSpec(name="describe", file="describe.md", export="on_commit"))
+    with LoopStore.open(database) as store:
+        store.create_run(kind="suite", task=task, version=store.head("describe"), seed=0)
+
+        def slowly(path: Path, text: str) -> None:
+            store.adopt_template("describe", f"Please. {TEMPLATE}", by="another process")
+            write(path, text)
+
+        monkeypatch.setattr(exporting, "_write", slowly)
+        export = exporting.export_on_commit(store, "describe")
+        assert export is not None and (export.version.number, export.error) == (2, None)
+    assert file.read_text().endswith(f"Please. {TEMPLATE}")
 
 
 def test_workers_and_people_at_the_same_time(database: Path, make_task: Callable[..., Task], child: Child) -> None:
