@@ -14,7 +14,7 @@ from loopeng.improve.rules import apply_operations, operations_between
 from loopeng.improve.screening import screen
 from loopeng.improve.spending import Spending
 from loopeng.ports import NoChange, ProposedChange
-from loopeng.schema import Proposal, Revision, Rule, RuleOperation, Suggestion, utc_now
+from loopeng.schema import PromptVersion, Proposal, Revision, Rule, RuleOperation, Suggestion, Task, utc_now
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
@@ -34,8 +34,8 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: Budget
     suggestions = store.suggestions(proposal.id)
     if not suggestions:
         suggestions = store.save_suggestions(_suggestions(store, harness, proposal, spending))
-        for run in store.runs(proposal_id=proposal.id, kind="reflect"):
-            store.finish_run(run.id, "finished")
+    for run in store.runs(proposal_id=proposal.id, kind="reflect"):
+        store.finish_run(run.id, "finished")  # also where somebody was cut off before
     usable = [each for each in suggestions if each.outcome == "chosen"]  # so far
     if len(usable) > 1:
         usable = screen(harness, proposal, usable, spending)
@@ -46,9 +46,9 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: Budget
     if not first_best:
         return None
     best, author = first_best[0], f"reflector {harness.task.improve.reflector}"
-    return store.save_revision(
-        first_revision(store, proposal, best.operations, author=author, rationale=best.rationale)
-    )
+    base = store.prompt_version(proposal.base_version_id)
+    revision = first_revision(store, harness.task, base, best.operations, author=author, rationale=best.rationale)
+    return store.save_revision(revision.model_copy(update={"proposal_id": proposal.id}))
 
 
 def why_nothing(store: LoopStore, proposal: Proposal) -> str:
@@ -58,13 +58,19 @@ def why_nothing(store: LoopStore, proposal: Proposal) -> str:
 
 
 def first_revision(
-    store: LoopStore, proposal: Proposal, operations: tuple[RuleOperation, ...], *, author: str, rationale: str
+    store: LoopStore,
+    task: Task,
+    base: PromptVersion,
+    operations: tuple[RuleOperation, ...],
+    *,
+    author: str,
+    rationale: str,
 ) -> Revision:
-    """Revision 1, with what the guards say of it. Not saved."""
-    rules = apply_operations(store.prompt_version(proposal.base_version_id).rules, operations)
-    candidate = _candidate(store, proposal, rules)
+    """Revision 1, with what the guards say of it. Not saved; which proposal it belongs to is said when it is."""
+    rules = apply_operations(base.rules, operations)
+    candidate = _candidate_for(store, task, base, rules)
     return Revision(
-        proposal_id=proposal.id,
+        proposal_id="",
         revision=1,
         operations=operations,
         rules=rules,
@@ -161,15 +167,18 @@ def revision_candidate(store: LoopStore, proposal: Proposal) -> Candidate:
 
 
 def _candidate(store: LoopStore, proposal: Proposal, rules: tuple[Rule, ...]) -> Candidate:
+    base = store.prompt_version(proposal.base_version_id)
+    return _candidate_for(store, store.task(proposal.task_hash), base, rules)
+
+
+def _candidate_for(store: LoopStore, task: Task, base: PromptVersion, rules: tuple[Rule, ...]) -> Candidate:
+    rejected = store.rejected(base.prompt_name)
     return Candidate(
-        task=store.task(proposal.task_hash),
-        base=store.prompt_version(proposal.base_version_id),
+        task=task,
+        base=base,
         rules=rules,
-        rejected=_refused(store, proposal.prompt_name),
-        rejected_changes={
-            change_of(revision.operations): decision.reason
-            for _, revision, decision in store.rejected(proposal.prompt_name)
-        },
+        rejected=_refused(store, base.prompt_name),
+        rejected_changes={change_of(revision.operations): decision.reason for _, revision, decision in rejected},
     )
 
 

@@ -76,6 +76,8 @@ def export_on_commit(store: LoopStore, prompt_name: str) -> Export | None:
         export_prompt(store, prompt_name, path)
     except LoopError as error:
         return Export(version, path, str(error))
+    if store.head(prompt_name).id != version.id:  # whoever moved it may have written before this did
+        return export_on_commit(store, prompt_name)
     return Export(version, path)
 
 

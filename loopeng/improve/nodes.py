@@ -88,8 +88,10 @@ class ImproveContext:
         reason: str | None = None,
         expires_at: datetime | None = None,
     ) -> bool:
-        """Compare and swap the state, and tell. False when somebody else has moved the proposal."""
-        if not self.store.move_proposal(proposal.id, to=to, frm=frm, reason=reason, expires_at=expires_at):
+        """Compare and swap the state, and tell. False when somebody else has moved the proposal, or its text."""
+        if not self.store.move_proposal(
+            proposal.id, to=to, frm=frm, reason=reason, expires_at=expires_at, revision=proposal.revision
+        ):
             return False
         self.on_event(ProposalMoved(proposal.id, to, reason))
         return True
@@ -142,7 +144,7 @@ def reflect(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveSta
         if change is None:
             context.move(proposal, "archived", {"drafting"}, why_nothing(context.store, proposal))
             return _going(False)
-    return _going(context.move(proposal, "testing", {"drafting"}))
+    return _going(context.move(_proposal(state, runtime), "testing", {"drafting"}))
 
 
 def guards(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
@@ -176,14 +178,19 @@ def holdout(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveSta
     """Count both arms once on samples that nothing was chosen by; shown to the person, never part of the verdict."""
     context, proposal = runtime.context, _proposal(state, runtime)
     gated = context.store.gate_report(proposal.id, proposal.revision, "gate")
-    if gated is not None and gated.verdict == "not_replayable":
+    if gated is None:
+        return _going(False)  # it has another text by now, which somebody has queued
+    if gated.verdict == "not_replayable":
         return _going(True)
     return _going(_trial(context, proposal, "holdout") is not None)
 
 
 def publish(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
-    """Put the proposal into the queue, or past it."""
-    return _going(publish_proposal(runtime.context.store, _proposal(state, runtime), runtime.context.on_event))
+    """Put the proposal into the queue, or past it; a change whose current text no gate has seen stays where it is."""
+    context, proposal = runtime.context, _proposal(state, runtime)
+    if proposal.kind == "change" and context.store.gate_report(proposal.id, proposal.revision, "gate") is None:
+        return _going(False)
+    return _going(publish_proposal(context.store, proposal, context.on_event))
 
 
 def await_decision(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
@@ -222,7 +229,9 @@ def _trial(context: ImproveContext, proposal: Proposal, split: TrialSplit) -> Ga
     done = store.gate_report(proposal.id, proposal.revision, split)
     if done is not None:
         return done
-    trial = Trial(proposal, store.revision(proposal.id), store.prompt_version(proposal.base_version_id), split)
+    trial = Trial(
+        proposal, store.revision(proposal.id, proposal.revision), store.prompt_version(proposal.base_version_id), split
+    )
     try:
         return store.save_gate_report(compare(context.harness_for(proposal), trial, context.limits))
     except BudgetStop as stop:

@@ -36,6 +36,7 @@ def publish_proposal(store: LoopStore, proposal: Proposal, on_event: Callable[[P
         reason=reason,
         expires_at=utc_now() + timedelta(seconds=parse_duration(approval.expires)),
         webhook_url=approval.webhook.url if approval.webhook is not None else None,
+        revision=proposal.revision,
     )
     if moved:
         on_event(ProposalMoved(proposal.id, "pending", reason))

@@ -44,9 +44,8 @@ def submit_rules(
     operations = operations_between(base.rules, texts, pattern_ids=chosen)
     if not operations:
         raise UsageError("these rules are those of the current version: there is nothing to propose")
-    proposal = store.create_proposal(task=task, base=base, pattern_ids=chosen, expires_at=None)
-    store.save_revision(first_revision(store, proposal, operations, author=by, rationale=rationale))
-    store.move_proposal(proposal.id, to="testing", frm={"drafting"})
+    revision = first_revision(store, task, base, operations, author=by, rationale=rationale)
+    proposal = store.create_proposal(task=task, base=base, pattern_ids=chosen, expires_at=None, revision=revision)
     return advance(store, proposal.id, harness=harness)
 
 

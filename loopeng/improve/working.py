@@ -67,7 +67,8 @@ def work(
     skip: Collection[Proposal] = (),
     on_event: Callable[[ProgressEvent], None] = ignore_event,
 ) -> list[Step]:
-    """Take every proposal of every prompt as far as it gets, and make the calls of the webhook that are due.
+    """Take every proposal of every prompt as far as it gets, write the files and check the watches that were left,
+    and make the calls of the webhook that are due.
 
     ``harness_for`` makes what a stored task needs, once for each task. What is queued meanwhile is taken up too; what
     is still as it was left, or as in ``skip``, is not.
@@ -85,6 +86,7 @@ def work(
     while waiting := _left(store, [*skip, *(step.after for step in steps.values())]):
         for proposal in waiting:
             steps[proposal.id] = _step(store, proposal, harness_of, on_event)
+    look_after(store)
     deliver_due(store, on_event=on_event)
     return list(steps.values())
 
@@ -136,7 +138,7 @@ def _step(
     if to in UNFINISHED_STATES:
         if outdated:
             to, failure = "archived", f"made for an earlier version of the task, and cannot go on: {failure}"
-        store.move_proposal(moved.id, to=to, frm={moved.state}, reason=failure)
+        store.move_proposal(moved.id, to=to, frm={moved.state}, reason=failure, revision=moved.revision)
     on_event(ProposalMoved(moved.id, to, failure))
     return Step(proposal, store.proposal(moved.id), error)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from sqlmodel import Session
 
-from loopeng.errors import ConflictError, StaleProposalError, UsageError
+from loopeng.errors import ConflictError, RevisionMismatchError, StaleProposalError, UsageError
 from loopeng.schema import Decision, Revision
 from loopeng.store.decisions import find_decidable
 from loopeng.store.improve_tables import DecisionRow, ProposalRow, RevisionRow
@@ -68,6 +68,8 @@ class PostponingRoom(ProposalRoom):
                 raise StaleProposalError(
                     f"the head of {row.prompt_name!r} moved to version {head.number}: rebase again"
                 )
+            if revision.revision != row.revision + 1:
+                raise RevisionMismatchError(f"{row.id} is at revision {row.revision} by now: rebase again")
             refuse_shared_patterns(session, row.prompt_name, row.pattern_ids)
             base = session.get_one(PromptVersionRow, row.base_version_id)
             evidence: dict[str, Any] = {

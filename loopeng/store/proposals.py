@@ -17,7 +17,7 @@ from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
 from loopeng.store.tasks import write_task
 
-__all__ = ["PROPOSABLE_STATES", "ProposalRoom", "add_revision", "refuse_shared_patterns"]
+__all__ = ["PROPOSABLE_STATES", "ProposalRoom", "add_revision", "insert_proposal", "refuse_shared_patterns"]
 
 PROPOSABLE_STATES: frozenset[PatternState] = frozenset({"open", "reopened", "watching", "fixed"})
 _BY_DECISION = frozenset({"approved", "rejected", "committed"})
@@ -34,8 +34,11 @@ class ProposalRoom(Room):
         pattern_ids: Collection[str],
         expires_at: datetime | None,
         kind: ProposalKind = "change",
+        revision: Revision | None = None,
     ) -> Proposal:
-        """Start a proposal in drafting; its patterns become "proposed".
+        """Start a proposal in drafting, or in testing where its first ``revision`` is there already, in one step.
+
+        Its patterns become "proposed"; the revision's proposal id and number are set here.
 
         Raises ConflictError if an open proposal for the same prompt has one of the patterns. A base that is not the
         head is no error here: the proposal is stale when it is read.
@@ -52,12 +55,11 @@ class ProposalRoom(Room):
                 base_version_id=base.id,
                 pattern_ids=tuple(pattern_ids),
                 kind=kind,
+                state="drafting" if revision is None else "testing",
                 expires_at=expires_at,
                 created_at=now,
             )
-            insert_once(session, ProposalRow, values_of(proposal))
-            mark_patterns(session, pattern_ids, to="proposed", frm=PROPOSABLE_STATES)
-            return proposal
+            return noun_of(Proposal, insert_proposal(session, proposal, revision))
 
     def save_revision(self, revision: Revision) -> Revision:
         """Keep the next revision and make it the current one; a second time, return the one kept the first time.
@@ -93,9 +95,11 @@ class ProposalRoom(Room):
         reason: str | None = None,
         expires_at: datetime | None = None,
         webhook_url: str | None = None,
+        revision: int | None = None,
     ) -> bool:
         """Compare and swap on the state: False, and nothing changes, when it is not one of ``frm``.
 
+        With ``revision`` that must be the current one, too: what is said of one text must not move another.
         ``expires_at`` sets until when somebody must decide: the time runs from publication, not from drafting. With
         ``webhook_url`` the call that tells of the current revision is put into the outbox in the same step.
 
@@ -108,7 +112,7 @@ class ProposalRoom(Room):
         with self._database.write() as session:
             settle(session, now)
             row = find(session, ProposalRow, proposal_id)
-            if row.state not in frm or row.state == "committed":
+            if row.state not in frm or row.state == "committed" or revision not in (None, row.revision):
                 return False
             change_state(session, row, to, reason)
             row.expires_at = expires_at or row.expires_at
@@ -171,6 +175,16 @@ class ProposalRoom(Room):
         if any_overdue:
             with self._database.write() as session:
                 settle(session, now)
+
+
+def insert_proposal(session: Session, proposal: Proposal, revision: Revision | None) -> ProposalRow:
+    """Insert a new proposal with its first revision, if it has one; its patterns become "proposed"."""
+    insert_once(session, ProposalRow, values_of(proposal))
+    row = find(session, ProposalRow, proposal.id)
+    if revision is not None:
+        add_revision(session, row, revision.model_copy(update={"proposal_id": row.id, "revision": 1}))
+    mark_patterns(session, proposal.pattern_ids, to="proposed", frm=PROPOSABLE_STATES)
+    return row
 
 
 def add_revision(session: Session, proposal: ProposalRow, revision: Revision) -> Revision:

@@ -19,12 +19,13 @@ from loopeng.schema import (
     WatchCheck,
 )
 from loopeng.schema.improvement import PatternState
+from loopeng.store.deliveries import put_into_outbox
 from loopeng.store.improve_tables import ProposalRow, WatchRow
 from loopeng.store.lifecycle import mark_patterns, settle
 from loopeng.store.prompts import head_version
-from loopeng.store.proposals import add_revision
+from loopeng.store.proposals import insert_proposal
 from loopeng.store.room import Room
-from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
+from loopeng.store.rows import insert_once, new_id, noun_of, values_of
 from loopeng.store.tables import AttemptRow, EvalResultRow, PromptVersionRow, RunRow, SampleResultRow
 from loopeng.store.tasks import write_task
 
@@ -119,6 +120,8 @@ class WatchRoom(Room):
     ) -> Proposal | None:
         """Ask whether the watched commit shall be taken back: a pending proposal with ``revision`` as its first.
 
+        The call of the task's webhook that tells of it is put into the outbox in the same step.
+
         Once per commit: None where somebody was asked and has answered or may still do so, where the head is no longer
         ``base``, or while an open proposal is about one of the patterns; that one has to be decided first.
         """
@@ -140,10 +143,9 @@ class WatchRoom(Room):
                 expires_at=expires_at,
                 created_at=now,
             )
-            insert_once(session, ProposalRow, values_of(proposal))
-            row = find(session, ProposalRow, proposal.id)
-            add_revision(session, row, revision.model_copy(update={"proposal_id": row.id, "revision": 1}))
-            mark_patterns(session, proposal.pattern_ids, to="proposed", frm={"open", "reopened", "watching", "fixed"})
+            row = insert_proposal(session, proposal, revision)
+            if task.approval.webhook is not None:
+                put_into_outbox(session, row, task.approval.webhook.url, now)
             return noun_of(Proposal, row)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from loopeng.approvals import approve, card, edit, rebase, reject
+from loopeng.attempt.events import GateProgress, ProgressEvent
 from loopeng.attempt.harness import Harness
 from loopeng.errors import ConflictError, UsageError
-from loopeng.improve import propose, recover
+from loopeng.improve import propose, recover, work
 from loopeng.improve.rebasing import rebased_operations
 from loopeng.prompts import text_hash
 from loopeng.schema import PromptVersion, Proposal, Revision, Rule, RuleOperation, Task, utc_now
@@ -65,6 +66,28 @@ def test_the_head_got_another_rule(
     assert ("ana", "rebase of revision 1 from version 1 to version 2", "still wanted") in told
     done = approve(store, pending.id, by="ana", seen=shown.text_hash, accept_untested=True)
     assert done.version is not None and [rule.text for rule in done.version.rules] == ["Name the product.", *HINTS]
+
+
+@pytest.mark.parametrize("split", ["gate", "holdout"])
+def test_rebased_while_its_test_runs(
+    store: LoopStore, make_task: Callable[..., Task], harness: Harness, split: str
+) -> None:
+    """What is still being counted is about the old text; the new one waits for a test of its own."""
+    task = make_task()
+
+    def move_the_head(event: ProgressEvent) -> None:
+        if isinstance(event, GateProgress) and event.split == split and len(store.prompt_versions("describe")) == 1:
+            head_with(store, task, "Name the product.")
+            (stale,) = store.proposals(states=["stale"])
+            rebase(store, stale.id, by="ana")
+
+    (left,) = propose(Harness.build(store, task, on_event=move_the_head))
+    assert (left.state, left.revision) == ("testing", 2)
+    assert store.gate_report(left.id, 2) is None and store.gate_report(left.id, 2, "holdout") is None
+    (step,) = work(store, harness_for=lambda _: harness)
+    assert (step.after.state, step.after.revision) == ("pending", 2)
+    report = store.gate_report(left.id, 2)
+    assert report is not None and report.pairs.fixed == 4
 
 
 def test_the_head_got_one_of_the_rules(store: LoopStore, make_task: Callable[..., Task], pending: Proposal) -> None:

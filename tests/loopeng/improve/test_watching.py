@@ -17,7 +17,7 @@ from loopeng.improve.watching import upper_bound
 from loopeng.report.terminal_card import card_text
 from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, Proposal, Rule, RuleOperation, Sample, Task, Watch
-from loopeng.schema.task import ApprovalSpec
+from loopeng.schema.task import ApprovalSpec, WebhookSpec
 from loopeng.store import LoopStore
 from tests.loopeng.improve.conftest import SCRIPT, task_in
 
@@ -248,6 +248,14 @@ def test_a_change_that_is_no_better_may_be_taken_back(store: LoopStore, committe
     shown = card_text(card(store, asked.id), None)
     assert shown.startswith(f"rollback {asked.id}") and "40 of 49 samples" in shown and "gate: not run" not in shown
     assert recover(store, harness=harness) == []  # asked once
+
+
+def test_the_webhook_is_told_of_a_rollback_too(store: LoopStore, committed: Proposal, later: Later) -> None:
+    harness = later(40, approval=ApprovalSpec(webhook=WebhookSpec(url="http://127.0.0.1:9/hook")))
+    (asked,) = propose_rollbacks(store, harness.task)
+    (delivery,) = store.deliveries()
+    assert (delivery.proposal_id, delivery.revision, delivery.num_tries) == (asked.id, 1, 0)
+    assert [each.proposal_id for each in store.due_deliveries()] == [asked.id]
 
 
 def test_what_was_taken_back_is_not_proposed_again(store: LoopStore, committed: Proposal, later: Later) -> None:

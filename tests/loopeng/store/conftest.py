@@ -26,6 +26,7 @@ from loopeng.schema import (
     Run,
     SampleResult,
     Task,
+    Watch,
 )
 from loopeng.store import LoopStore
 
@@ -162,6 +163,12 @@ class Maker:
             "created_at": self.clock(),
         }
         return GateReport(**(fields | changes))
+
+    def watch(self, version: PromptVersion, proposal: Proposal, pattern_id: str) -> Watch:
+        return Watch(
+            prompt_version_id=version.id, pattern_id=pattern_id, proposal_id=proposal.id, rate_before=0.8,
+            rate_after=0.1, upper_bound=1.0, created_at=self.clock(),
+        )  # fmt: skip
 
 
 @pytest.fixture

@@ -61,6 +61,44 @@ def test_a_database_of_the_first_schema_is_brought_up_with_its_rows(database_pat
     assert execute(database_path, "SELECT version_num FROM alembic_version") == [(NEWEST,)]
 
 
+def test_rows_of_the_first_schema_are_the_same_nouns_afterwards(store: LoopStore, make: Any, tmp_path: Path) -> None:
+    """A row in every table that the second schema changes; what is new says what nobody could know then."""
+    pattern_id = make.pattern()
+    version = make.committed(pattern_ids=(pattern_id,))
+    committed = store.proposals()[0]
+    store.save_gate_report(make.gate_report(committed))
+    store.save_watch(make.watch(version, committed, pattern_id))
+    pending = make.pending(rule="Name the product.")
+    old = tmp_path / "old.db"
+    build(old, "0001")
+    copy_rows(store.path, old)
+    with LoopStore.open(old, clock=make.clock) as opened:
+        assert opened.patterns() == store.patterns() and opened.proposals() == store.proposals()
+        assert opened.revisions(pending.id) == store.revisions(pending.id)
+        assert opened.gate_report(committed.id, 1) == store.gate_report(committed.id, 1)
+        assert opened.decisions() == store.decisions() and len(opened.decisions()) == 1
+        assert opened.watches("describe") == store.watches("describe")
+        assert opened.prompt_versions("describe") == store.prompt_versions("describe")
+        assert opened.looks("describe") == opened.deliveries() == opened.suggestions(committed.id) == []
+        opened.snooze(pending.id, until=timedelta(days=1), by="ana")
+        opened.mute_pattern(pattern_id, by="ana", reason="not a mistake")
+        assert [each.action for each in opened.decisions()] == ["approve", "snooze", "mute"]
+    assert execute(old, "PRAGMA foreign_key_check") == []
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        execute(old, "UPDATE decision SET automatic = 1")
+
+
+def copy_rows(frm: Path, to: Path) -> None:
+    """All that fits into the tables and columns there."""
+    with closing(sqlite3.connect(to)) as connection, connection:
+        connection.execute("ATTACH ? AS other", (str(frm),))
+        tables = connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            if table != "alembic_version":
+                columns = ", ".join(f'"{row[1]}"' for row in connection.execute(f"PRAGMA main.table_info({table})"))
+                connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM other.{table}")
+
+
 def test_tables_and_migrations_agree(store: LoopStore) -> None:
     engine = create_engine(f"sqlite:///{store.path}")
     with engine.connect() as connection:

@@ -177,6 +177,16 @@ def test_two_rebases_make_one_revision(store: LoopStore, make: Any) -> None:
     assert [each.by for each in store.decisions()] == ["ana"]
 
 
+def test_a_rebase_that_follows_another_text_stops(store: LoopStore, make: Any) -> None:
+    """Rebased and stale again meanwhile: what is recorded must be what was made."""
+    proposal = stale(store, make)
+    head = store.head("describe")
+    for number in (1, 3):
+        with pytest.raises(RevisionMismatchError, match="is at revision 1 by now: rebase again"):
+            store.rebase(proposal.id, make.revision(proposal, number), base_version_id=head.id, by="ana")
+    assert store.proposal(proposal.id) == proposal and store.decisions() == []
+
+
 def rollback_proposal(store: LoopStore, make: Any, pattern_id: str) -> Proposal:
     """As a watch starts it: what a commit added is taken away again."""
     head = store.head("describe")

@@ -23,6 +23,33 @@ def test_a_proposal_starts_in_drafting_and_takes_its_patterns(store: LoopStore, 
     assert store.pattern(pattern_id).state == "proposed"
 
 
+def test_a_text_that_is_there_already_comes_with_its_proposal(store: LoopStore, make: Any) -> None:
+    """In two steps a kill in between would leave a proposal that another text is then made for."""
+    pattern_id = make.pattern()
+    revision = make.revision(make.proposal()).model_copy(update={"proposal_id": "", "revision": 7})
+    arguments = {"task": make.task(), "base": make.head(), "pattern_ids": [pattern_id], "expires_at": None}
+    proposal = store.create_proposal(**arguments, revision=revision)
+    assert store.proposal(proposal.id) == proposal and (proposal.state, proposal.revision) == ("testing", 1)
+    assert store.revisions(proposal.id) == [revision.model_copy(update={"proposal_id": proposal.id, "revision": 1})]
+    assert store.pattern(pattern_id).state == "proposed"
+    before = store.proposals()
+    with pytest.raises(ConflictError):
+        store.create_proposal(**arguments, revision=revision)
+    assert store.proposals() == before
+
+
+def test_what_is_said_of_one_text_does_not_move_another(store: LoopStore, make: Any) -> None:
+    """Rebased while the gate was still counting: the verdict on the old text must not archive the new one."""
+    proposal = make.proposal()
+    store.save_revision(make.revision(proposal))
+    store.move_proposal(proposal.id, to="testing", frm={"drafting"})
+    store.save_revision(make.revision(proposal, 2, rule="Use at most 19 words."))
+    moved = {"proposal_id": proposal.id, "to": "archived", "frm": {"testing"}}
+    assert not store.move_proposal(**moved, revision=1)
+    assert store.proposal(proposal.id).state == "testing"
+    assert store.move_proposal(**moved, revision=2)
+
+
 def test_an_open_proposal_keeps_others_off_its_patterns(store: LoopStore, make: Any) -> None:
     shared, free = make.pattern("shared"), make.pattern("free")
     first = make.proposal(pattern_ids=(shared,))
