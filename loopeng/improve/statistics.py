@@ -16,6 +16,7 @@ __all__ = [
     "ALTERNATIVE_BREAKS",
     "ALTERNATIVE_FIXES",
     "HARM_ALPHA",
+    "chance_of_so_few",
     "expected_power",
     "harm_p",
     "mcnemar_p",
@@ -52,6 +53,19 @@ def harm_p(fixed: int, broken: int) -> float:
     (0.03125, 1.0)
     """
     return mcnemar_p(broken, fixed)
+
+
+def chance_of_so_few(fixed: int, num_failing: int) -> float:
+    """How likely a change at the stated alternative fixes no more than so many of the failing samples.
+
+    >>> chance_of_so_few(0, 3), chance_of_so_few(0, 5)
+    (0.125, 0.03125)
+    """
+    if not num_failing:
+        return 1.0
+    from scipy.stats import binomtest
+
+    return float(binomtest(fixed, num_failing, ALTERNATIVE_FIXES, alternative="less").pvalue)
 
 
 def paired_effect_interval(pairs: PairedCount) -> tuple[float, float]:

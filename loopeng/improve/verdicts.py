@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from loopeng.improve.pairing import Comparison
-from loopeng.improve.statistics import HARM_ALPHA, harm_p, mcnemar_p, paired_effect_interval
-from loopeng.schema import GateTest
+from loopeng.improve.statistics import HARM_ALPHA, chance_of_so_few, harm_p, mcnemar_p, paired_effect_interval
+from loopeng.schema import GateTest, PairedCount
 from loopeng.schema.evidence import GateVerdict
 from loopeng.schema.improve_sections import GateSpec
 
 __all__ = ["NO_EVIDENCE", "judge", "judge_holdout", "p_text", "percent", "weigh"]
 
+_HARDLY = 0.1
 NO_EVIDENCE: frozenset[GateVerdict] = frozenset({"underpowered", "noisy", "not_replayable", "untested"})
 
 
@@ -65,7 +66,7 @@ def _improvement(test: GateTest, comparison: Comparison, spec: GateSpec) -> tupl
     of_look = f"alpha {test.alpha:.3g} of look {test.look}"
     if p_value <= test.alpha:
         return "pass", f"evidence of improvement: {p_text(p_value)}, within {of_look}"
-    if pairs.fixed <= pairs.broken:
+    if pairs.fixed < pairs.broken or (pairs.fixed == pairs.broken and _would_show(pairs)):
         return "fail", f"no improvement: {pairs.fixed} fixed, {pairs.broken} broken"
     missed = f"{p_text(p_value)} is above {of_look}"
     if test.power is None:
@@ -82,6 +83,14 @@ def _improvement(test: GateTest, comparison: Comparison, spec: GateSpec) -> tupl
         f"no evidence of improvement: {missed} ({pairs.fixed} fixed, {pairs.broken} broken), although a change worth "
         f"having was to be found with a power of {percent(test.power)}"
     )
+
+
+def _would_show(pairs: PairedCount) -> bool:
+    """Whether a change at the stated alternative would hardly have fixed so few of the failing samples.
+
+    Where the prompt fails on three samples, a change that fixes half of them fixes none now and then.
+    """
+    return chance_of_so_few(pairs.fixed, pairs.fixed + pairs.both_failed) <= _HARDLY
 
 
 def judge_holdout(comparison: Comparison) -> tuple[GateVerdict, str]:

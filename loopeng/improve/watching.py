@@ -33,23 +33,20 @@ from loopeng.schema import (
 from loopeng.schema.improvement import WatchOutcome
 from loopeng.store import LoopStore
 
-__all__ = ["check_watches", "upper_bound", "versions_under", "watch_rows"]
+__all__ = ["check_watches", "lower_bound", "upper_bound", "versions_under", "watch_rows"]
 
 _CONFIDENCE = 0.95
-_HIGHEST_RATE_BEFORE = (
-    0.9  # a rate of 1 was counted on a few samples: one pass later must not be all the proof there is
-)
 
 
 def watch_rows(store: LoopStore, proposal: Proposal) -> list[Watch]:
     """One row per pattern of a committed change, with the failure rates to hold later runs against.
 
     The rates are the pattern's own: the share of the gate's pairs whose first attempt shows it, before and after;
-    ``upper_bound`` is the one-sided 95 % Clopper-Pearson bound of the rate after.
+    ``lower_bound`` and ``upper_bound`` are the one-sided 95 % Clopper-Pearson bounds of the rates before and after.
 
     A commit without counts promised nothing, so it is held to the least that makes a change worth its place, what the
     gate's power is planned for: that it halves the rate. Both rates are then that of the reflect split under the base
-    version, and the bound is half of it, or the bound of no failure on so many samples where that is higher.
+    version, and the upper bound is half of it, or that of no failure on so many samples where that is higher.
 
     Taking a change back is not watched.
     """
@@ -59,16 +56,14 @@ def watch_rows(store: LoopStore, proposal: Proposal) -> list[Watch]:
     report = store.gate_report(proposal.id, store.revision(proposal.id).revision, "gate")
     looking, rows = _Looking(store, proposal.prompt_name), []
     for pattern_id in proposal.pattern_ids:
-        before, after, bound = _rates(looking, proposal, store.pattern(pattern_id), report)
+        rates = _rates(looking, proposal, store.pattern(pattern_id), report)
         rows.append(
             Watch(
                 prompt_version_id=version.id,
                 pattern_id=pattern_id,
                 proposal_id=proposal.id,
-                rate_before=before,
-                rate_after=after,
-                upper_bound=bound,
                 created_at=utc_now(),
+                **rates,
             )
         )
     return rows
@@ -85,6 +80,15 @@ def upper_bound(num_failures: int, num_samples: int) -> float:
     if num_failures == num_samples:
         return 1.0
     return float(beta.ppf(_CONFIDENCE, num_failures + 1, num_samples - num_failures))
+
+
+def lower_bound(num_failures: int, num_samples: int) -> float:
+    """The other side of it: a rate counted on few samples may well have been lower.
+
+    >>> round(lower_bound(16, 16), 3), lower_bound(0, 5), lower_bound(0, 0)
+    (0.829, 0.0, 0.0)
+    """
+    return 1 - upper_bound(num_samples - num_failures, num_samples) if num_failures else 0.0
 
 
 def check_watches(
@@ -137,8 +141,7 @@ def versions_under(
 def _judge(watch: Watch, counts: Sequence[tuple[int, int]], run: Run) -> WatchCheck:
     """``counts`` are (failures, samples) after each run, the newest last."""
     reopened = any(rejects(e_value_above(failures, samples, watch.upper_bound)) for failures, samples in counts)
-    before = min(watch.rate_before, _HIGHEST_RATE_BEFORE)  # the wider claim: whoever rejects it rejects the other
-    fixed = any(rejects(e_value_below(failures, samples, before)) for failures, samples in counts)
+    fixed = any(rejects(e_value_below(failures, samples, watch.lower_bound)) for failures, samples in counts)
     num_failures, num_samples = counts[-1]
     outcome: WatchOutcome = "fixed" if fixed else "watching"
     if reopened:
@@ -148,7 +151,7 @@ def _judge(watch: Watch, counts: Sequence[tuple[int, int]], run: Run) -> WatchCh
         num_samples=num_samples,
         num_failures=num_failures,
         e_value=e_value_above(num_failures, num_samples, watch.upper_bound),
-        e_value_fixed=e_value_below(num_failures, num_samples, before),
+        e_value_fixed=e_value_below(num_failures, num_samples, watch.lower_bound),
         run_id=run.id,
         checked_at=utc_now(),
     )
@@ -156,8 +159,8 @@ def _judge(watch: Watch, counts: Sequence[tuple[int, int]], run: Run) -> WatchCh
 
 def _rates(
     looking: _Looking, proposal: Proposal, pattern: FailurePattern, report: GateReport | None
-) -> tuple[float, float, float]:
-    """Before, after, and the bound."""
+) -> dict[str, float]:
+    """Before and after with their bounds, by the names they have in a Watch."""
     arms = {arm.arm: looking.shown(looking.store.run(arm.run_id)) for arm in report.arms} if report else {}
     both = arms["baseline"].keys() & arms["candidate"].keys() if arms.keys() >= {"baseline", "candidate"} else set()
     fingerprints = looking.fingerprints(pattern)
@@ -165,10 +168,16 @@ def _rates(
         before, after = (
             sum(bool(fingerprints & arms[arm][sample_id]) for sample_id in both) for arm in ("baseline", "candidate")
         )
-        return before / len(both), after / len(both), upper_bound(after, len(both))
+        return {
+            "rate_before": before / len(both),
+            "rate_after": after / len(both),
+            "lower_bound": lower_bound(before, len(both)),
+            "upper_bound": upper_bound(after, len(both)),
+        }
     failures, samples = looking.on_reflect(proposal, fingerprints)
     rate = failures / samples if samples else 0.0
-    return rate, rate, max(rate / 2, upper_bound(0, samples))
+    lower, upper = lower_bound(failures, samples), max(rate / 2, upper_bound(0, samples))
+    return {"rate_before": rate, "rate_after": rate, "lower_bound": lower, "upper_bound": upper}
 
 
 @dataclass
@@ -209,8 +218,7 @@ class _Looking:
             return watch
         proposal = self.store.proposal(watch.proposal_id)
         report = self.store.gate_report(proposal.id, proposal.revision, "gate")
-        names = "rate_before", "rate_after", "upper_bound"
-        return watch.model_copy(update=dict(zip(names, _rates(self, proposal, pattern, report), strict=True)))
+        return watch.model_copy(update=_rates(self, proposal, pattern, report))
 
     def counts(self, runs: Sequence[Run], pattern: FailurePattern, gate: Collection[str]) -> list[tuple[int, int]]:
         """(failures, samples) after each run, every sample once."""

@@ -179,7 +179,7 @@ class WatchCheck(Noun):
     num_samples: int
     num_failures: int
     e_value: float = Field(description="Evidence against 'the rate is no higher than the upper bound'.")
-    e_value_fixed: float = Field(description="Evidence against 'the rate is no lower than before'.")
+    e_value_fixed: float = Field(description="Evidence against 'the rate is no lower than before', by its lower bound.")
     run_id: str
     checked_at: datetime
 
@@ -192,6 +192,7 @@ class Watch(Noun):
     proposal_id: str
     rate_before: float
     rate_after: float
+    lower_bound: float = 0.0  # of the rate before: below it the failure counts as fixed
     upper_bound: float = 1.0  # of the rate after, at the gate: what later runs are tested against
     check: WatchCheck | None = None  # the newest
     created_at: datetime

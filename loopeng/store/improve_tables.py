@@ -106,6 +106,7 @@ class WatchRow(Table, table=True):
     proposal_id: str = Field(foreign_key="proposal.id")
     rate_before: float
     rate_after: float
+    lower_bound: float = Field(sa_column_kwargs={"server_default": "0.0"})
     upper_bound: float = Field(sa_column_kwargs={"server_default": "1.0"})
     check: Any = json_column(nullable=True)
     created_at: datetime = time_column()

@@ -69,7 +69,8 @@ class WatchRoom(Room):
             if known is not None and known.run_id == check.run_id:
                 return False
             row.check = check.model_dump(mode="json")
-            row.rate_before, row.rate_after, row.upper_bound = watch.rate_before, watch.rate_after, watch.upper_bound
+            for name in ("rate_before", "rate_after", "lower_bound", "upper_bound"):
+                setattr(row, name, getattr(watch, name))
             session.add(row)
             session.flush()
             if check.outcome in _STATE_AFTER:

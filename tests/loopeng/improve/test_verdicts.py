@@ -64,9 +64,16 @@ def test_a_miss_counts_against_the_change_only_where_it_could_have_been_seen(
 
 @pytest.mark.parametrize("power", [0.1, 0.9])
 def test_no_better_fails_however_few_the_samples(power: float) -> None:
-    for pairs in (counts(0, 0, both_failed=5), counts(2, 2), counts(1, 3, both_passed=4)):
+    for pairs in (counts(0, 0, both_failed=5), counts(1, 1, both_failed=6), counts(1, 3, both_passed=4)):
         found, note = verdict(comparison(pairs), test=planned(power=power))
         assert (found, note) == ("fail", f"no improvement: {pairs.fixed} fixed, {pairs.broken} broken")
+
+
+@pytest.mark.parametrize("pairs", [counts(0, 0, both_passed=13, both_failed=3), counts(2, 2)])
+def test_where_little_fails_fixing_none_of_it_is_no_proof_against_a_change(pairs: PairedCount) -> None:
+    """At a base of 80 % a change that fixes half of what fails fixes none of three samples in one of eight gates."""
+    assert verdict(comparison(pairs), test=planned(power=0.2))[0] == "underpowered"
+    assert verdict(comparison(pairs), test=planned(power=0.9))[0] == "fail"
 
 
 def test_harm_to_another_evaluator_blocks_what_would_pass() -> None:

@@ -13,7 +13,7 @@ from loopeng.approvals import approve, card, reject, rollback
 from loopeng.attempt.harness import Harness
 from loopeng.improve import check_watches, propose, recover
 from loopeng.improve.undoing import inverse_operations, propose_rollbacks
-from loopeng.improve.watching import upper_bound
+from loopeng.improve.watching import lower_bound, upper_bound
 from loopeng.report.terminal_card import card_text
 from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, Proposal, Rule, RuleOperation, Sample, Task, Watch
@@ -29,14 +29,17 @@ LONG = (
 Later = Callable[..., Harness]
 
 
-def late_task(folder: Path, number: int, split: str = "reflect", **changes: object) -> Task:
-    """The task with samples that no rule helps."""
+def late_task(folder: Path, number: int, split: str = "reflect", well: int = 0, **changes: object) -> Task:
+    """The task with samples that no rule helps, and ``well`` more that the rules do help."""
     task = task_in(folder)
     late = f'\n  - {{when: "teapot-late-", say: "{LONG}"}}'
     (folder / "script.yaml").write_text(SCRIPT.replace("replies:", f"replies:{late}"), encoding="utf-8")
     samples = [
         Sample(id=f"late-{split}-{each}", inputs={"product": f"teapot-late-{each}"}, split=split)  # type: ignore[arg-type]
         for each in range(number)
+    ]
+    samples += [
+        Sample(id=f"well-{each}", inputs={"product": f"teapot-well-{each}"}, split="reflect") for each in range(well)
     ]
     return task.model_copy(update={"samples": (*task.samples, *samples), **changes})
 
@@ -52,8 +55,8 @@ def committed(store: LoopStore, pending: Proposal) -> Proposal:
 def later(store: LoopStore, tmp_path: Path) -> Later:
     """A run after the commit; the harness it was made with."""
 
-    def run(number: int = 0, split: str = "reflect", **changes: object) -> Harness:
-        made = Harness.build(store, late_task(tmp_path, number, split, **changes))
+    def run(number: int = 0, split: str = "reflect", well: int = 0, **changes: object) -> Harness:
+        made = Harness.build(store, late_task(tmp_path, number, split, well, **changes))
         run_suite(made)
         check_watches(store, "describe")
         return made
@@ -72,6 +75,7 @@ def states(store: LoopStore) -> set[str]:
 def test_the_rates_are_those_of_the_pattern_itself(store: LoopStore, committed: Proposal) -> None:
     for watch in store.watches("describe"):
         assert (watch.rate_before, watch.rate_after, watch.upper_bound) == (0.8, 0.0, upper_bound(0, 5))
+        assert watch.lower_bound == lower_bound(4, 5)
         assert watch.check is None
 
 
@@ -124,10 +128,12 @@ def test_without_counts_a_sample_that_was_run_often_counts_once(
 
 def test_what_stays_away_is_fixed(store: LoopStore, committed: Proposal, later: Later) -> None:
     later()
+    assert outcomes(store) == {"watching"}  # 4 of 5 may have been a third: nine clean samples are not enough
+    later(well=3)
     assert outcomes(store) == {"fixed"} and states(store) == {"fixed"}
     (watch, _) = store.watches("describe")
     assert watch.check is not None
-    assert (watch.check.num_failures, watch.check.num_samples) == (0, 9)  # those of the gate do not count
+    assert (watch.check.num_failures, watch.check.num_samples) == (0, 12)  # those of the gate do not count
 
 
 def test_what_comes_back_is_reopened(store: LoopStore, committed: Proposal, later: Later) -> None:
@@ -145,16 +151,16 @@ def test_a_sample_counts_once(store: LoopStore, committed: Proposal, later: Late
 
 
 def test_a_fixed_failure_may_come_back(store: LoopStore, committed: Proposal, later: Later) -> None:
-    later()
+    later(well=3)
     assert states(store) == {"fixed"}
-    later(40)
+    later(50, well=3)
     assert states(store) == {"reopened"}
-    later(40)
+    later(50, well=3)
     assert outcomes(store) == {"no_better"} and states(store) == {"reopened"}
 
 
 def test_samples_of_the_gate_split_say_nothing(store: LoopStore, committed: Proposal, later: Later) -> None:
-    later(40, "gate")
+    later(40, "gate", well=3)
     assert outcomes(store) == {"fixed"}
 
 
@@ -214,7 +220,7 @@ def test_a_pattern_merged_into_a_watched_one_is_no_relapse(
 
 def test_a_later_version_is_watched_too(store: LoopStore, committed: Proposal, later: Later) -> None:
     store.adopt_template("describe", "Please describe this product: {{ product }}{{ rules }}", by="file")
-    later(0, template="Please describe this product: {{ product }}{{ rules }}")
+    later(0, well=3, template="Please describe this product: {{ product }}{{ rules }}")
     assert outcomes(store) == {"fixed"}
 
 
@@ -323,7 +329,7 @@ def test_what_others_reworded_since_is_theirs() -> None:
 
 
 def test_a_check_of_the_same_run_is_kept_once(store: LoopStore, committed: Proposal, later: Later) -> None:
-    later()
+    later(well=3)
     watch: Watch = store.watches("describe")[0]
     assert watch.check is not None
     assert not store.save_watch_check(watch, watch.check.model_copy(update={"outcome": "reopened"}))

@@ -29,6 +29,7 @@ def _add_columns() -> None:
     op.add_column("proposal", Column("snoozed_until", sa.Text(), nullable=True))
     op.add_column("gate_report", Column("test", sa.Text(), nullable=True))
     op.add_column("decision", Column("automatic", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.add_column("watch", Column("lower_bound", sa.Float(), nullable=False, server_default="0.0"))
     op.add_column("watch", Column("upper_bound", sa.Float(), nullable=False, server_default="1.0"))
     op.add_column("watch", Column("check", sa.Text(), nullable=True))
 
