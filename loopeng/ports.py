@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from loopeng.schema import (
     Sample,
     Usage,
 )
-from loopeng.schema.task import ImproveSpec
+from loopeng.schema.task import EngineSpec, ImproveSpec
 
 __all__ = [
     "Agent",
@@ -52,6 +52,29 @@ class TextRequest(Noun):
     stop: tuple[str, ...] = ()
     seed: int = 0
     reference_texts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        spec: EngineSpec,
+        *,
+        messages: tuple[Message, ...],
+        temperature: float,
+        seed: int,
+        reference_texts: tuple[str, ...] = (),
+    ) -> Self:
+        """A request with the settings of an engine section of a task file."""
+        return cls(
+            messages=messages,
+            max_tokens=spec.max_tokens,
+            temperature=temperature,
+            top_k=spec.top_k,
+            top_p=spec.top_p,
+            repetition_penalty=spec.repetition_penalty,
+            stop=spec.stop,
+            seed=seed,
+            reference_texts=reference_texts,
+        )
 
 
 class TextReply(Noun):

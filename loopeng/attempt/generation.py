@@ -84,17 +84,12 @@ def render_instructions(context: AttemptContext, desk: Desk) -> str:
 
 
 def _request(context: AttemptContext, desk: Desk, move: Move, seed: int) -> TextRequest:
-    spec = context.harness.task.engine
     earlier = [attempt.text for attempt in reversed(desk.in_order)]  # the latest is the likeliest to be followed
     references = [text for text in (*earlier, *context.references.get(desk.sample.id, ())) if text]
-    return TextRequest(
+    return TextRequest.of(
+        context.harness.task.engine,
         messages=move.messages,
-        max_tokens=spec.max_tokens,
         temperature=move.temperature,
-        top_k=spec.top_k,
-        top_p=spec.top_p,
-        repetition_penalty=spec.repetition_penalty,
-        stop=spec.stop,
         seed=seed,
         reference_texts=tuple(dict.fromkeys(references)),
     )

@@ -30,16 +30,7 @@ def reflection_request(task: Task) -> TextRequest:
     spec = task.improve.engine
     if spec is None:
         return TextRequest(messages=(), max_tokens=_MAX_TOKENS, seed=task.run.seed)
-    return TextRequest(
-        messages=(),
-        max_tokens=spec.max_tokens,
-        temperature=spec.temperature or 0.0,
-        top_k=spec.top_k,
-        top_p=spec.top_p,
-        repetition_penalty=spec.repetition_penalty,
-        stop=spec.stop,
-        seed=task.run.seed,
-    )
+    return TextRequest.of(spec, messages=(), temperature=spec.temperature or 0.0, seed=task.run.seed)
 
 
 @dataclass(frozen=True)
