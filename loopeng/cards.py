@@ -28,6 +28,7 @@ from loopeng.store import LoopStore
 
 __all__ = ["Card", "DiffPart", "HistoryEntry", "OutputPair", "PatternExample", "card", "unified_diff", "word_diff"]
 
+_REPLY_WIDTH = 300
 _NUM_PAIRS = 5  # shown of the fixed and of the broken samples each
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
@@ -192,8 +193,17 @@ def word_diff(before: str, after: str) -> tuple[DiffPart, ...]:
 
 def _without_text(store: LoopStore, proposal: Proposal) -> str:
     told = f"{proposal.id} is {proposal.state}: {proposal.state_reason or 'no text is drafted yet'}"
-    lines = [f"suggestion {each.number}, {each.outcome}: {each.reason}" for each in store.suggestions(proposal.id)]
+    lines = []
+    for each in store.suggestions(proposal.id):
+        lines.append(f"suggestion {each.number}, {each.outcome}: {each.reason}")
+        if each.reply:
+            lines.append(f"    the reply: {_shortened(each.reply)}")
     return "\n".join([told, *lines])
+
+
+def _shortened(reply: str) -> str:
+    line = " ".join(reply.split())
+    return line if len(line) <= _REPLY_WIDTH else f"{line[: _REPLY_WIDTH - 1]}…"
 
 
 def _example(store: LoopStore, proposal: Proposal, pattern: FailurePattern) -> PatternExample:

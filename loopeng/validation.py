@@ -138,6 +138,8 @@ def _limit(value: float) -> str:
 def _plain(detail: ErrorDetails) -> str:
     if detail["type"] in ("too_short", "string_too_short"):
         return "must not be empty"
+    if detail["type"] == "string_pattern_mismatch" and "http" in detail["ctx"]["pattern"]:
+        return f"{detail['input']!r} must be an address that begins with http:// or https://"
     if detail["type"] == "string_pattern_mismatch":
         return f"{detail['input']!r} may hold only letters, digits, '.', '_' and '-', and starts with a letter or digit"
     return detail["msg"].removeprefix("Value error, ")

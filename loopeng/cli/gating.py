@@ -19,8 +19,8 @@ from loopeng.improve.gate import Trial, check_noise
 from loopeng.improve.planning import GatePlan, foresee_gate, ledger
 from loopeng.improve.replaying import foreseen_obstacle
 from loopeng.improve.spending import stopped_at_limit
-from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text, noise_text, plan_text
-from loopeng.report.terminal import evidence_line, state_text
+from loopeng.report.evidence import LEDGER_TITLE, ledger_document, ledger_text, noise_text, plan_text
+from loopeng.report.terminal import evidence_lines, state_text
 from loopeng.schema import Proposal, Task, utc_now
 from loopeng.settings import read_settings
 from loopeng.store import hold_lease
@@ -157,9 +157,8 @@ def _test(store: LoopStore, proposal: Proposal, options: GateOptions) -> int:
         )
     else:
         state = state_text(proposal.state, proposal.state_reason)
-        lines = [f"proposal {proposal.id}  revision {proposal.revision}, {state}", evidence_line(report, holdout)]
-        lines += [] if report is None else [finding_line(report)]
-        _print_with_ledger(store, proposal, "\n    ".join(line for line in lines if line))
+        lines = [f"proposal {proposal.id}  revision {proposal.revision}, {state}", *evidence_lines(report, holdout)]
+        _print_with_ledger(store, proposal, "\n    ".join(lines))
     if report is not None:
         return _ERRORS if report.verdict == "error" else 0
     return _BUDGET if stopped_at_limit(proposal) else 0

@@ -185,7 +185,7 @@ class LiveProgress:
         text = remark(event)
         if text is None and (self._plans or self._live is not None):
             text = plan_remark(event)
-        if text is None or self._quiet:
+        if text is None or (self._quiet and not isinstance(event, DeliveryTried)):  # a failure is no progress
             return
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False)

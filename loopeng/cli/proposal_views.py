@@ -10,7 +10,7 @@ from loopeng.cli.places import command, found_task_file
 from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.undoing import watch_summary, watches_behind
 from loopeng.report.changes import rule_changes
-from loopeng.report.layout import columns
+from loopeng.report.layout import columns, moment
 from loopeng.report.notices import limit_to_raise
 from loopeng.report.terminal import (
     NextCommands,
@@ -54,8 +54,8 @@ def proposal_view(store: LoopStore, proposal: Proposal, db: Path) -> ProposalVie
         changes=rule_changes(store.prompt_version(proposal.base_version_id).rules, revision.rules),
         gate=gate,
         holdout=store.gate_report(proposal.id, revision.revision, "holdout"),
-        commands=next_commands(proposal, revision.text_hash, gate, db),
-        watched=tuple(watch_summary(watch) for watch in watches_behind(store, proposal)),
+        commands=next_commands(proposal, revision.text_hash, gate, db) or _undo(store, proposal, db),
+        watched=tuple(f"{watch.pattern_id}: {watch_summary(watch)}" for watch in watches_behind(store, proposal)),
         snoozed_until=proposal.snoozed_until,
     )
 
@@ -78,6 +78,13 @@ def next_commands(proposal: Proposal, text_hash: str, gate: GateReport | None, d
         reject=command("queue", "reject", proposal.id, *seen, "--reason", "TEXT", db=db),
         snooze=command("queue", "snooze", proposal.id, "--for", "2d", db=db),
     )
+
+
+def _undo(store: LoopStore, proposal: Proposal, db: Path) -> NextCommands | None:
+    """For a commit that is in use: a person may not have been asked."""
+    if proposal.state != "committed" or store.head(proposal.prompt_name).proposal_id != proposal.id:
+        return None
+    return NextCommands(undo=command("prompts", "rollback", proposal.prompt_name, "--reason", "TEXT", db=db))
 
 
 def card_commands(card: Card, db: Path) -> NextCommands | None:
@@ -120,7 +127,7 @@ def queue_rows(store: LoopStore, proposals: Sequence[Proposal]) -> list[tuple[st
                 proposal.prompt_name,
                 view.revision.text_hash[:8],
                 change if len(change) <= _CHANGE_WIDTH else change[: _CHANGE_WIDTH - 1] + "…",
-                short_evidence(view.gate),
+                "rollback, see its watch" if proposal.kind == "rollback" else short_evidence(view.gate),
             )
         )
     return rows
@@ -152,7 +159,9 @@ def outcome_text(store: LoopStore, outcome: Outcome, db: Path) -> str:
     if decision.action == "reject":
         return f"{proposal.id} rejected by {decision.by}: {decision.reason}"
     if decision.action == "snooze":
-        return f"{proposal.id} is {state_text(proposal.state, None, proposal.snoozed_until)}, by {decision.by}"
+        if proposal.snoozed_until is None:
+            return f"{proposal.id} woken by {decision.by}: {proposal.state}"
+        return f"{proposal.id} snoozed by {decision.by} until {moment(proposal.snoozed_until)}"
     view = proposal_view(store, proposal, db)
     done = "rebased" if decision.action == "rebase" else "edited"
     lines = [f"{proposal.id} {done} by {decision.by}: revision {proposal.revision}, {proposal.state}"]

@@ -51,6 +51,8 @@ def list_(
                 print_text(f"\n{hints}")
         else:
             note("no proposals" if show_all else "nothing waits for a decision")
+        if not (show_all or json) and (hints := queue_hints(store.proposals(states=["stale"]), find_database(db))):
+            note(f"\n{hints}" if proposals else hints)
 
 
 @app.command()
@@ -206,7 +208,9 @@ def snooze(
     from loopeng.approvals import snooze as put_aside
     from loopeng.cli.places import open_store
 
-    if (duration is None) == (until is None):
+    if duration is not None and until is not None:
+        raise UsageError("--for and --until both say when it wakes: give one of them")
+    if duration is None and until is None:
         raise UsageError("until when? give --for TIME or --until DAY")
     end, who = until.astimezone() if until is not None else None, person(by)
     with open_store(db) as store:

@@ -17,7 +17,8 @@ app = typer.Typer(no_args_is_help=True, help="List runs and show one.")
 def list_(
     task: Annotated[str | None, typer.Option("--task", metavar="NAME", help="Only runs of this task.")] = None,
     kind: Annotated[
-        str, typer.Option("--kind", metavar="KIND", help="suite, live, reproduce, gate, holdout, or all.")
+        str,
+        typer.Option("--kind", metavar="KIND", help="suite, live, reproduce, reflect, screen, gate, holdout, all."),
     ] = "suite",
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The newest N.")] = 20,
     json: Json = False,

@@ -71,10 +71,10 @@ def work_and_report(*, follow: bool, every: str, as_json: bool, quiet: bool, db:
         except KeyboardInterrupt:
             note(f"interrupted; everything is saved. Go on with:\n  {command('work', db=database)}")
             code = _INTERRUPTED
-    if as_json:
-        print_json(rounds.document() | {"exit_code": code})
-    elif not rounds.steps and not rounds.deliveries and code != _INTERRUPTED:
-        note("nothing to do")
+        if as_json:
+            print_json(rounds.document() | {"exit_code": code})
+        elif not rounds.steps and not rounds.deliveries and code != _INTERRUPTED:
+            note(_nothing_to_do(store))
     return code
 
 
@@ -187,6 +187,12 @@ def _exit_code(steps: Sequence[Step]) -> int:
         return _LIMIT
     broken = [step for step in last if step.outcome == "broken"]
     return next((_ERROR if step.error is None else step.error.exit_code for step in broken), 0)
+
+
+def _nothing_to_do(store: LoopStore) -> str:
+    """Calls that failed are waiting for their next try."""
+    waiting = [_delivery_text(each) for each in store.deliveries() if each.next_try_at is not None]
+    return "\n".join(["nothing to do" if not waiting else "nothing to do now", *waiting])
 
 
 def _seconds(every: str) -> float:

@@ -85,7 +85,7 @@ def _ended(proposal: Proposal) -> str:
     what = f"{proposal.id} came to nothing ({proposal.state_reason}); "
     if proposal.revision == 0 and (proposal.state_reason or "").startswith(NOT_REPRODUCED):
         return what + "to look again, name it with --pattern"
-    return what + "edit the evaluator's remedy: in the task or ask for a part of its patterns with --pattern"
+    return what + "to try again, name it with --pattern, or give its evaluator another 'remedy' in the task file"
 
 
 def _shown_under_head(store: LoopStore, pattern: FailurePattern) -> bool:

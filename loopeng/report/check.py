@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from loopeng.prompts import PromptTemplate
@@ -11,7 +12,6 @@ from loopeng.schema import Task
 __all__ = ["check_text", "improvement_remarks"]
 
 _SPLITS = ("reflect", "gate", "holdout")
-_LEAST_PAIRS = 5  # with fewer no exact test reaches 0.05, were every pair fixed and none broken
 
 
 def check_text(task: Task, prompt: str, null_passes: Mapping[str, Sequence[str]], num_tried: int) -> str:
@@ -56,11 +56,34 @@ def improvement_remarks(task: Task) -> list[str]:
             f"note: one run shows a pattern at most {number_in['reflect']} times; "
             f"{improve.min_occurrences} occurrences need several runs"
         )
-    if number_in["gate"] < _LEAST_PAIRS:
-        remarks.append(f"warning: {count(number_in['gate'], 'gate sample')} can never be evidence of improvement")
+    if min(number_in["gate"], task.gate.samples) < (least := _least_pairs(task.gate.alpha)):
+        tested = count(min(number_in["gate"], task.gate.samples), "gate sample")
+        remarks.append(f"warning: {tested} can never be evidence of improvement; give at least {least}")
     if number_in["holdout"] == 0:
         remarks.append("note: no hold-out samples, so a change is never looked at on unused data")
-    return remarks
+    return [*remarks, *_autonomy_remarks(task)]
+
+
+def _least_pairs(alpha: float) -> int:
+    """So many fixed pairs, and none broken, does the first look need: it is tested at half of ``alpha``.
+
+    >>> _least_pairs(0.05)
+    6
+    """
+    return math.ceil(math.log2(2 / alpha))
+
+
+def _autonomy_remarks(task: Task) -> list[str]:
+    approval = task.approval
+    if approval.autonomy == "commit":
+        limits = approval.auto_commit
+        return [
+            f"note: approval.autonomy is commit: a change that passes the gate is put in use unasked (at most "
+            f"{count(limits.max_operations, 'rule')} a change, {limits.max_per_day} a day)"
+        ]
+    if approval.autonomy == "report":
+        return ["note: approval.autonomy is report: failures are counted, and nothing is proposed unasked"]
+    return []
 
 
 def _null_remarks(null_passes: Mapping[str, Sequence[str]], num_tried: int, num_samples: int) -> list[str]:

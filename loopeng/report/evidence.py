@@ -13,13 +13,17 @@ from loopeng.schema import GateReport, GateTest
 __all__ = [
     "LEDGER_TITLE",
     "finding_line",
+    "holdout_text",
     "ledger_document",
     "ledger_text",
     "noise_text",
     "plan_text",
 ]
 
-LEDGER_TITLE = "alpha ledger (every test of this prompt; the k-th on shared samples gets alpha / (k (k + 1)))"
+LEDGER_TITLE = (
+    "alpha ledger (every test of this prompt: p must be at most alpha, and each further look at shared samples "
+    "gets less, the k-th gate.alpha / (k (k + 1)))"
+)
 
 
 def plan_text(num_samples: int, look: int, alpha: float, base_rate: float | None, power: float | None) -> str:
@@ -40,8 +44,27 @@ def finding_line(gate: GateReport) -> str:
     if test is None or test.p_value is None:
         return ""
     parts = [] if "alpha" in gate.note else [f"{p_text(test.p_value)} at alpha {test.alpha:.3g} (look {test.look})"]
-    parts += [_effect(test), _power(test), _noise(gate, test), _harm(test)]
+    parts += [_effect(test), _power(test), _noise(gate, test), "" if "harm" in gate.note else _harm(test)]
     return " · ".join(part for part in parts if part)
+
+
+def holdout_text(holdout: GateReport) -> str:
+    """Before and after on the hold-out samples, and how sure the difference is: it is shown, not tested.
+
+    >>> from loopeng.schema import PairedCount, utc_now
+    >>> pairs = PairedCount(num_pairs=8, both_passed=0, fixed=5, broken=1, both_failed=2)
+    >>> named = {"proposal_id": "prop-1", "revision": 1, "split": "holdout", "verdict": "untested"}
+    >>> print(holdout_text(GateReport(**named, pairs=pairs, created_at=utc_now())))
+    holdout 1/8 -> 5/8 first attempts pass (5 fixed, 1 broken): +50 points, 95 % interval -5 to +76
+    """
+    pairs = holdout.pairs
+    if not pairs.num_pairs:
+        return f"holdout {holdout.summary}"
+    from loopeng.improve.statistics import paired_effect_interval
+
+    effect = (pairs.candidate_passed - pairs.baseline_passed) / pairs.num_pairs
+    low, high = (_points(limit) for limit in paired_effect_interval(pairs))
+    return f"holdout {holdout.summary}: {_points(effect)} points, 95 % interval {low} to {high}"
 
 
 def _effect(test: GateTest) -> str:
@@ -77,7 +100,7 @@ def noise_text(num_flips: int, num_pairs: int, num_errors: int, max_flip_rate: f
     """The result of an A/A check.
 
     >>> print(noise_text(0, 40, 0, 0.1))
-    A/A check: 0 of 40 verdicts flip (0 %, 95 % interval 0 % to 9 %); gate.max_flip_rate is 10 %
+    A/A check: 0 of 40 verdicts flip (0 %, 95 % interval 0 % to 9 %); few enough, gate.max_flip_rate is 10 %
     """
     from loopeng.improve.statistics import proportion_interval
 
@@ -85,14 +108,16 @@ def noise_text(num_flips: int, num_pairs: int, num_errors: int, max_flip_rate: f
         return f"A/A check: nothing could be counted, {count(num_errors, 'pair')} in error"
     low, high = proportion_interval(num_flips, num_pairs)
     dropped = f"; {count(num_errors, 'pair')} dropped for errors" if num_errors else ""
+    rate = num_flips / num_pairs
+    told = "too many: a test would end as noisy" if rate > max_flip_rate else "few enough"
     return (
-        f"A/A check: {num_flips} of {count(num_pairs, 'verdict')} flip ({percent(num_flips / num_pairs)}, 95 % "
-        f"interval {percent(low)} to {percent(high)}); gate.max_flip_rate is {percent(max_flip_rate)}{dropped}"
+        f"A/A check: {num_flips} of {count(num_pairs, 'verdict')} flip ({percent(rate)}, 95 % "
+        f"interval {percent(low)} to {percent(high)}); {told}, gate.max_flip_rate is {percent(max_flip_rate)}{dropped}"
     )
 
 
 def ledger_text(entries: Sequence[LedgerEntry], proposal_id: str) -> str:
-    """One line for each look; those of ``proposal_id`` are marked."""
+    """One line for each look; those of ``proposal_id``, all its revisions, are marked."""
     if not entries:
         return ""
     rows = [("look", "alpha", "p", "verdict", "proposal", "samples", "")]
@@ -106,7 +131,7 @@ def ledger_text(entries: Sequence[LedgerEntry], proposal_id: str) -> str:
                 verdict,
                 f"{look.proposal_id} revision {look.revision}",
                 str(len(look.sample_keys)),
-                "<- this one" if look.proposal_id == proposal_id else "",
+                "<- this proposal" if look.proposal_id == proposal_id else "",
             )
         )
     return columns(rows, right=(0, 5))

@@ -58,7 +58,9 @@ def evidence_text(evidence: Mapping[str, Any]) -> str:
     """
     parts = []
     for name, value in evidence.items():
-        if isinstance(value, Mapping):
+        if name == "watch" and isinstance(value, list | tuple):
+            parts += [_watched(each) for each in value]
+        elif isinstance(value, Mapping):
             parts.append(f"{name} {_counts(value)}")
         elif value not in (None, "", [], ()):
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -81,6 +83,12 @@ def _counts(report: Mapping[str, Any]) -> str:
     return ", ".join(parts) or evidence_text(report)
 
 
+def _watched(watch: Mapping[str, Any]) -> str:
+    check = watch["check"]
+    outcome = str(check["outcome"]).replace("_", " ")
+    return f"watch of {watch['pattern_id']}: {check['num_failures']} of {check['num_samples']} samples fail, {outcome}"
+
+
 def _version(version: PromptVersion, head: PromptVersion) -> str:
     made_by = f", {version.proposal_id}" if version.proposal_id else ""
     here = "  <- current" if version.id == head.id else ""
@@ -98,6 +106,9 @@ def _decision(decision: Decision, numbers: Mapping[str, int]) -> str:
         parts.append(f"{decision.proposal_id}{revision}{seen}")
     if decision.version_id is not None and decision.version_id in numbers:
         parts.append(f"to version {numbers[decision.version_id]}")
+    if decision.action == "rebase":
+        parts.append(f"from version {evidence.pop('from_version', '?')} to version {evidence.pop('to_version', '?')}")
+        evidence = {name: value for name, value in evidence.items() if not name.endswith("_version_id")}
     if decision.automatic:
         parts.append("automatic")
     if decision.accepted_untested:

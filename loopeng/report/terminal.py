@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from loopeng.report.evidence import finding_line
+from loopeng.report.evidence import finding_line, holdout_text
 from loopeng.report.layout import columns, count, excerpt, moment, rate
 from loopeng.schema import FailurePattern, GateReport, Revision
 from loopeng.schema.task import RunSpec
@@ -22,7 +22,7 @@ __all__ = [
     "commands_document",
     "commands_text",
     "comparison_line",
-    "evidence_line",
+    "evidence_lines",
     "failures_text",
     "final_rate",
     "first_rate",
@@ -66,6 +66,7 @@ class NextCommands:
     snooze: str = ""
     rebase: str = ""
     work: str = ""
+    undo: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,18 +186,17 @@ def failures_text(failures: Sequence[FailureView]) -> str:
     return "\n".join(lines)
 
 
-def evidence_line(gate: GateReport | None, holdout: GateReport | None) -> str:
-    """Before and after on the gate and hold-out samples, and how much that is worth."""
+def evidence_lines(gate: GateReport | None, holdout: GateReport | None) -> list[str]:
+    """Before and after on the gate and on the hold-out samples, how much that is worth, and the test behind it."""
     if gate is None:
-        return "gate: not run"
+        return ["gate: not run"]
     parts = [f"gate {gate.summary}"] if gate.pairs.num_pairs else []
     if holdout is not None:
-        parts.append(f"holdout {holdout.summary}")
-    parts.append(gate.note or _VERDICT_NOTES.get(gate.verdict, gate.verdict))
+        parts.append(holdout_text(holdout))
+    verdict = gate.note or _VERDICT_NOTES.get(gate.verdict, gate.verdict)
     errors = gate.num_errors + (holdout.num_errors if holdout is not None else 0)
-    if errors:
-        parts.append(f"{count(errors, 'pair')} dropped for errors")
-    return "; ".join(parts)
+    parts.append(f"{verdict}; {count(errors, 'pair')} dropped for errors" if errors else verdict)
+    return [*parts, *filter(None, [finding_line(gate)])]
 
 
 def short_evidence(gate: GateReport | None) -> str:
@@ -221,13 +221,11 @@ def state_text(state: str, reason: str | None, snoozed_until: datetime | None = 
 
 def proposal_text(view: ProposalView) -> str:
     """One proposal: the rules it changes, its evidence, and the commands that decide it."""
-    revision = view.revision
+    revision, kind = view.revision, "rollback" if view.watched else "proposal"
     state = state_text(view.state, view.state_reason, view.snoozed_until)
-    lines = [f"proposal {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
+    lines = [f"{kind} {revision.proposal_id}  revision {revision.revision}, {state}, text {revision.text_hash[:8]}"]
     lines += [f"    {line}" for line in view.changes]
-    lines += [f"    {line}" for line in view.watched or (evidence_line(view.gate, view.holdout),)]
-    if view.gate is not None and (tested := finding_line(view.gate)):
-        lines.append(f"    {tested}")
+    lines += [f"    {line}" for line in view.watched or evidence_lines(view.gate, view.holdout)]
     if view.commands is not None:
         lines.append(commands_text(view.commands, indent="    "))
     return "\n".join(lines)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from loopeng.improve.undoing import watch_summary
-from loopeng.report.evidence import LEDGER_TITLE, finding_line, ledger_document, ledger_text
+from loopeng.report.evidence import LEDGER_TITLE, ledger_document, ledger_text
 from loopeng.report.layout import columns, count, excerpt, moment
-from loopeng.report.terminal import NextCommands, commands_document, commands_text, evidence_line, state_text
+from loopeng.report.terminal import NextCommands, commands_document, commands_text, evidence_lines, state_text
 from loopeng.schema import GateReport, RuleOperation
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def card_text(card: Card, commands: NextCommands | None) -> str:
         _section("reproduction (failing samples again, new seed)", _reproduction(card)),
         _section("evidence", _evidence(card)),
         _section(LEDGER_TITLE, ledger_text(card.ledger, card.id)),
-        _section("gate samples whose verdict changed", "\n".join(_pair(pair) for pair in card.pairs)),
+        _section("gate samples whose verdict changed", _changed(card)),
         _section("history", _history(card)),
     ]
     if commands is not None:
@@ -132,10 +132,9 @@ def _reproduction_document(card: Card) -> dict[str, Any] | None:
 def _evidence(card: Card) -> str:
     if card.proposal.kind == "rollback":
         numbers = [f"{watch.pattern_id}  {watch_summary(watch)}" for watch in card.watches]
-        return "\n".join(["a rollback has no gate: its evidence is what later runs showed", *numbers])
-    lines = [evidence_line(card.gate, card.holdout)]
-    if card.gate is not None and (tested := finding_line(card.gate)):
-        lines.append(tested)
+        told = "a rollback has no gate: its evidence is later runs (an e-value of 20 is as sure as p = 0.05)"
+        return "\n".join([told, *numbers])
+    lines = evidence_lines(card.gate, card.holdout)
     if card.gate is not None and card.gate.pairs.num_pairs:
         lines += ["", _paired_table(card.gate)]
     if card.gate is not None and not card.gate.deterministic:
@@ -151,6 +150,18 @@ def _paired_table(gate: GateReport) -> str:
         numbers = (pairs.num_pairs, pairs.baseline_passed, pairs.candidate_passed, pairs.fixed, pairs.broken)
         rows.append((name, *map(str, numbers)))  # type: ignore[arg-type]
     return columns(rows, right=(1, 2, 3, 4, 5))
+
+
+def _changed(card: Card) -> str:
+    lines = [_pair(pair) for pair in card.pairs]
+    for effect, samples in (
+        ("broken", card.gate.broken_samples if card.gate else ()),
+        ("fixed", card.gate.fixed_samples if card.gate else ()),
+    ):
+        num_more = len(samples) - sum(pair.effect == effect for pair in card.pairs)
+        if lines and num_more:
+            lines.append(f"and {num_more} more {effect}: {', '.join(samples[-num_more:])}")
+    return "\n".join(lines)
 
 
 def _pair(pair: OutputPair) -> str:

@@ -32,7 +32,7 @@ def test_a_finished_gate_is_shown_with_its_ledger(ran: Shop, pending: dict[str, 
     text = invoke("gate", pending["id"]).stdout
     assert "gate 0/5 -> 5/5 first attempts pass" in text and "5 pairs are too few to tell" in text
     assert "alpha ledger" in text
-    assert re.search(rf" 1  0\.025  0\.031  underpowered  {pending['id']} revision 1 +5  <- this one", text)
+    assert re.search(rf" 1  0\.025  0\.031  underpowered  {pending['id']} revision 1 +5  <- this proposal", text)
     document = json.loads(invoke("gate", pending["id"], "--json").stdout)
     assert document["gate"]["test"]["p_value"] == 2**-5 and document["holdout"]["verdict"] == "untested"
     (line,) = document["ledger"]
@@ -70,7 +70,10 @@ def test_a_test_in_error_exits_4(shop: Shop, stopped: str, invoke: Invoke) -> No
 
 def test_an_aa_check_of_a_pending_proposal(ran: Shop, pending: dict[str, Any], invoke: Invoke) -> None:
     told = invoke("gate", pending["id"], "--aa").stdout
-    assert told == "A/A check: 0 of 5 verdicts flip (0 %, 95 % interval 0 % to 52 %); gate.max_flip_rate is 10 %\n"
+    assert (
+        told
+        == "A/A check: 0 of 5 verdicts flip (0 %, 95 % interval 0 % to 52 %); few enough, gate.max_flip_rate is 10 %\n"
+    )
     document = json.loads(invoke("gate", pending["id"], "--aa", "--json").stdout)
     assert (document["num_flips"], document["num_pairs"], document["flipped_samples"]) == (0, 5, [])
     with LoopStore.open(ran.db) as store:

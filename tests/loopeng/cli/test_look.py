@@ -67,7 +67,7 @@ def test_it_is_said_what_stands_in_the_way_of_a_proposal(ran: Shop, invoke: Invo
     assert "archived (duplicates: the same text was rejected before: 'too strict')" in report
     told = invoke("propose").stderr
     assert told.count("came to nothing (duplicates: the same text was rejected before: 'too strict')") == 2
-    assert "remedy:" in told and "--pattern" in told
+    assert "'remedy' in the task file" in told and "--pattern" in told
     report = invoke("run", code=3).stdout
     assert report.count("no proposal: prop-") == 2 and report.count("rejected before: 'too strict'") == 2
     run_id = json.loads(invoke("runs", "list", "--json").stdout)[0]["run"]["id"]

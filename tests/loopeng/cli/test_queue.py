@@ -322,7 +322,7 @@ def test_what_was_not_chosen_is_on_the_card(shop: Shop, invoke: Invoke) -> None:
 
 def test_snoozing_and_waking(ran: Shop, pending: Pending, invoke: Invoke) -> None:
     done = invoke("queue", "snooze", pending["id"], "--for", "2d", "--reason", "after the fair").stdout
-    assert re.fullmatch(rf"{pending['id']} is snoozed until 20\d\d-\d\d-\d\d \d\d:\d\d \w+, by ana\n", done)
+    assert re.fullmatch(rf"{pending['id']} snoozed by ana until 20\d\d-\d\d-\d\d \d\d:\d\d \w+\n", done)
     assert re.search(r"  snoozed until 20\d\d-", invoke("queue", "list").stdout)
     (listed,) = json.loads(invoke("queue", "list", "--json").stdout)
     assert (listed["state"], listed["snoozed_until"][:2]) == ("snoozed", "20")
@@ -330,7 +330,7 @@ def test_snoozing_and_waking(ran: Shop, pending: Pending, invoke: Invoke) -> Non
     assert ": snoozed until 20" in card and "ana: snooze of revision 1 until 20" in card and "after the fair" in card
     assert "approve  loopeng queue approve" in card  # it can be decided all the same
     assert f"snooze, ana, {pending['id']} revision 1, saw" in re.sub(" {2,}", ", ", invoke_log(invoke))
-    assert invoke("queue", "snooze", pending["id"], "--for", "0s").stdout == f"{pending['id']} is pending, by ana\n"
+    assert invoke("queue", "snooze", pending["id"], "--for", "0s").stdout == f"{pending['id']} woken by ana: pending\n"
     assert "ana: woken" in invoke("queue", "show", pending["id"]).stdout
 
 
@@ -348,7 +348,7 @@ def test_snoozing_until_a_day(ran: Shop, pending: Pending, invoke: Invoke) -> No
     ("options", "code", "message"),
     [
         ((), 2, "give --for TIME or --until DAY"),
-        (("--for", "1d", "--until", "2030-12-01"), 2, "give --for TIME or --until DAY"),
+        (("--for", "1d", "--until", "2030-12-01"), 2, "both say when it wakes: give one of them"),
         (("--for", "soon"), 2, "'soon' is not a duration"),
         (("--for", "0s"), 2, "it is pending now"),
         (("--for", "999999999999w"), 2, "for how long?"),

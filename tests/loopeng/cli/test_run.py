@@ -42,10 +42,10 @@ def test_from_the_first_run_to_a_better_prompt(shop: Shop, invoke: Invoke) -> No
     assert '"This is a very fine product' in first
     assert "    + Write exactly one sentence.\n" in first
     assert (
-        "gate 0/5 -> 5/5 first attempts pass (5 fixed, 0 broken); "
-        "holdout 5/5 -> 5/5 first attempts pass (0 fixed, 0 broken); "
-        "no evidence: p = 0.031 is above alpha 0.025 of look 1, and 5 pairs are too few to tell (expected power 0 %, "
-        "gate.min_power 80 %)\n    effect +100 points (95 % interval +"
+        "gate 0/5 -> 5/5 first attempts pass (5 fixed, 0 broken)\n"
+        "    holdout 5/5 -> 5/5 first attempts pass (0 fixed, 0 broken): +0 points, 95 % interval -43 to +43\n"
+        "    no evidence: p = 0.031 is above alpha 0.025 of look 1, and 5 pairs are too few to tell (expected power "
+        "0 %, gate.min_power 80 %)\n    effect +100 points (95 % interval +"
     ) in first
     assert "before: " not in first
 

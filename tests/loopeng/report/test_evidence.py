@@ -70,7 +70,7 @@ def test_the_ledger_has_a_line_for_each_look() -> None:
         "look  alpha    p         verdict       proposal           samples",
         "   1  0.025    < 0.0001  pass          prop-1 revision 1        2",
         "   -  -        -         error (void)  prop-2 revision 1        2",
-        "   2  0.00833  -         under way     prop-3 revision 1        2  <- this one",
+        "   2  0.00833  -         under way     prop-3 revision 1        2  <- this proposal",
     ]
     assert [(each["verdict"], each["void"], each["p_value"]) for each in ledger_document(entries)] == [
         ("pass", False, 2**-14),
@@ -91,3 +91,7 @@ def test_the_plan_is_told_before_the_arms_run() -> None:
     assert plan_remark(event) == told + "version has judged these samples"
     progress.observe(event)
     assert progress.text() == "gate · samples 0/16 · attempts 0"
+
+
+def test_an_engine_that_contradicts_itself_too_often_is_called_noisy() -> None:
+    assert "too many: a test would end as noisy, gate.max_flip_rate is 10 %" in noise_text(7, 20, 0, 0.1)

@@ -13,7 +13,7 @@ from loopeng.report.terminal import (
     FailureView,
     NextCommands,
     ProposalView,
-    evidence_line,
+    evidence_lines,
     failures_text,
     proposal_text,
     run_text,
@@ -113,24 +113,42 @@ def test_the_comparison_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("gate", "holdout", "expected"),
     [
-        (None, None, "gate: not run"),
+        (None, None, ["gate: not run"]),
         (
             make_report(),
             make_report(split="holdout"),
-            "gate 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken); "
-            "holdout 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken); no evidence: not tested",
+            [
+                "gate 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken)",
+                "holdout 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken): +81 points, 95 % interval +50 to +93",
+                "no evidence: not tested",
+            ],
         ),
-        (make_report("not_replayable", pairs=0, note="no evidence: a live engine"), None, "no evidence: a live engine"),
+        (
+            make_report(),
+            make_report(split="holdout", pairs=0, num_errors=2),  # nothing counted, so nothing is sure
+            [
+                "gate 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken)",
+                "holdout no pairs counted (2 in error)",
+                "no evidence: not tested; 2 pairs dropped for errors",
+            ],
+        ),
+        (
+            make_report("not_replayable", pairs=0, note="no evidence: a live engine"),
+            None,
+            ["no evidence: a live engine"],
+        ),
         (
             make_report("pass", num_errors=1),
             None,
-            "gate 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken); "
-            "evidence of improvement; 1 pair dropped for errors",
+            [
+                "gate 0/16 -> 13/16 first attempts pass (13 fixed, 0 broken)",
+                "evidence of improvement; 1 pair dropped for errors",
+            ],
         ),
     ],
 )
-def test_the_evidence(gate: GateReport | None, holdout: GateReport | None, expected: str) -> None:
-    assert evidence_line(gate, holdout) == expected
+def test_the_evidence(gate: GateReport | None, holdout: GateReport | None, expected: list[str]) -> None:
+    assert evidence_lines(gate, holdout) == expected
 
 
 def test_a_proposal_with_and_without_commands() -> None:
