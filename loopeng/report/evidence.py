@@ -55,7 +55,7 @@ def holdout_text(holdout: GateReport) -> str:
     >>> pairs = PairedCount(num_pairs=8, both_passed=0, fixed=5, broken=1, both_failed=2)
     >>> named = {"proposal_id": "prop-1", "revision": 1, "split": "holdout", "verdict": "untested"}
     >>> print(holdout_text(GateReport(**named, pairs=pairs, created_at=utc_now())))
-    holdout 1/8 -> 5/8 first attempts pass (5 fixed, 1 broken): +50 points, 95 % interval -5 to +76
+    holdout 1/8 -> 5/8 first attempts pass (5 fixed, 1 broken): +50 points, 95 % interval -7 to +80
     """
     pairs = holdout.pairs
     if not pairs.num_pairs:
