@@ -114,7 +114,12 @@ class ScriptedEngine:
         )
 
     def describe(self) -> EngineInfo:
-        return EngineInfo(kind="scripted", deterministic=True, fingerprint=self._fingerprint, reference=self.reference)
+        return EngineInfo(
+            kind="scripted",
+            deterministic=isinstance(self.replies, Script),  # what a function does nobody knows
+            fingerprint=self._fingerprint,
+            reference=self.reference,
+        )
 
 
 def _name(function: Callable[[TextRequest], str]) -> str:

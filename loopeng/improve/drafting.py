@@ -18,7 +18,20 @@ from loopeng.schema import PromptVersion, Proposal, Revision, Rule, RuleOperatio
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
-__all__ = ["draft", "edited_revision", "first_revision", "repeat_revision", "revision_candidate", "why_nothing"]
+__all__ = [
+    "NUM_TRIES",
+    "REFLECTOR_AUTHOR",
+    "draft",
+    "edited_revision",
+    "failed_too_often",
+    "first_revision",
+    "repeat_revision",
+    "revision_candidate",
+    "why_nothing",
+]
+
+NUM_TRIES = 3  # of a test that ends in error
+REFLECTOR_AUTHOR = "reflector "  # and its name: who wrote a revision that no person did
 
 _NOTHING = "every remedy is among the rules already, or the patterns have none"
 
@@ -45,7 +58,7 @@ def draft(store: LoopStore, harness: Harness, proposal: Proposal, limits: Budget
     ]
     if not first_best:
         return None
-    best, author = first_best[0], f"reflector {harness.task.improve.reflector}"
+    best, author = first_best[0], f"{REFLECTOR_AUTHOR}{harness.task.improve.reflector}"
     base = store.prompt_version(proposal.base_version_id)
     revision = first_revision(store, harness.task, base, best.operations, author=author, rationale=best.rationale)
     return store.save_revision(revision.model_copy(update={"proposal_id": proposal.id}))
@@ -159,6 +172,14 @@ def repeat_revision(store: LoopStore, proposal: Proposal) -> Proposal:
     current = store.revision(proposal.id)
     store.save_revision(current.model_copy(update={"revision": current.revision + 1, "created_at": utc_now()}))
     return store.proposal(proposal.id)
+
+
+def failed_too_often(store: LoopStore, proposal: Proposal) -> bool:
+    """Whether the text at hand was in error in so many tests that another would only cost the same again."""
+    text_hash = store.revision(proposal.id).text_hash
+    tries = [each for each in store.revisions(proposal.id) if each.text_hash == text_hash]
+    reports = [store.gate_report(proposal.id, each.revision, "gate") for each in tries]
+    return sum(report is not None and report.verdict == "error" for report in reports) >= NUM_TRIES
 
 
 def revision_candidate(store: LoopStore, proposal: Proposal) -> Candidate:

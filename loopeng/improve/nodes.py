@@ -19,7 +19,14 @@ from typing_extensions import TypedDict
 from loopeng.attempt.events import ProgressEvent, PromptExported, ProposalMoved
 from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop
-from loopeng.improve.drafting import draft, repeat_revision, revision_candidate, why_nothing
+from loopeng.improve.drafting import (
+    NUM_TRIES,
+    draft,
+    failed_too_often,
+    repeat_revision,
+    revision_candidate,
+    why_nothing,
+)
 from loopeng.improve.exporting import export_on_commit
 from loopeng.improve.gate import Trial, TrialSplit, compare
 from loopeng.improve.guards import inspect_rules, why_refused
@@ -168,7 +175,10 @@ def gate(state: ImproveState, runtime: Runtime[ImproveContext]) -> ImproveState:
         return _going(False)
     if report.verdict == "error":
         context.store.void_look(proposal.id, proposal.revision)
-        context.move(proposal, "testing", {"testing"}, report.note)
+        if failed_too_often(context.store, proposal):
+            context.move(proposal, "archived", {"testing"}, f"gate: {NUM_TRIES} tests came to nothing: {report.note}")
+        else:
+            context.move(proposal, "testing", {"testing"}, report.note)
     elif report.verdict == "fail":
         context.move(proposal, "archived", {"testing"}, f"gate: {report.note}")
     return _going(report.verdict not in ("error", "fail"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from loopeng.errors import NotFoundError
+from loopeng.improve.drafting import REFLECTOR_AUTHOR
 from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.patterns.standing import Standing, standings
 from loopeng.patterns.trigger import why_never
@@ -48,9 +49,10 @@ def led_to_nothing(store: LoopStore, task: Task, base: PromptVersion, pattern_id
 
 
 def _came_to_nothing(store: LoopStore, task: Task, base: PromptVersion) -> list[Proposal]:
-    """The newest first."""
+    """The newest first. Where a person's edit or own list failed, that says nothing of what a reflector would do."""
     archived, task_hash = store.proposals(prompt_name=base.prompt_name, states=["archived"]), task.version_hash
-    return [each for each in archived[::-1] if (each.base_version_id, each.task_hash) == (base.id, task_hash)]
+    same = [each for each in archived[::-1] if (each.base_version_id, each.task_hash) == (base.id, task_hash)]
+    return [each for each in same if not each.revision or store.revision(each.id).author.startswith(REFLECTOR_AUTHOR)]
 
 
 def _unproposed(

@@ -28,6 +28,7 @@ from loopeng.schema import (
     Task,
     Watch,
     WatchCheck,
+    content_hash,
     utc_now,
 )
 from loopeng.schema.improvement import WatchOutcome
@@ -98,7 +99,8 @@ def check_watches(
 
     Counted are the samples of suite runs under the watched version or one that descends from it, as long as nothing
     newer for the same pattern was committed and the change was not taken back: each sample's first attempt in the first
-    such run where it is not in error, and never one of the gate's samples, which the change was chosen by. A run of a
+    such run where it is not in error, and never one of the gate's samples, which the change was chosen by. Where
+    another model or agent answers the counting starts again. A run of a
     task without the pattern's evaluator says nothing, nor does any where the pattern's fingerprints are of an earlier
     version, nor where the head has moved away from the change. A pattern that was reopened stays so for this watch;
     one that others were merged into is held to the rates of them together.
@@ -115,6 +117,7 @@ def check_watches(
         pattern = store.pattern(kept.pattern_id)
         runs = [run for run in looking.runs(ids) if pattern.evaluator in looking.evaluators(run)]
         if runs and looking.fingerprints(pattern) and (kept.check is None or kept.check.run_id != runs[-1].id):
+            runs = [run for run in runs if _who_answers(run) == _who_answers(runs[-1])]
             watch = looking.promised(kept, pattern)
             check = _judge(watch, looking.counts(runs, pattern, looking.gate_samples(watch.proposal_id)), runs[-1])
             if store.save_watch_check(watch, check):
@@ -178,6 +181,15 @@ def _rates(
     rate = failures / samples if samples else 0.0
     lower, upper = lower_bound(failures, samples), max(rate / 2, upper_bound(0, samples))
     return {"rate_before": rate, "rate_after": rate, "lower_bound": lower, "upper_bound": upper}
+
+
+def _who_answers(run: Run) -> str:
+    """What is the same from run to run, however fast and on whatever machine: the model's weights, or its script."""
+    engine, numerics = run.engine, run.engine.get("details", {}).get("fingerprint")
+    weights = numerics.get("weights_hash") if isinstance(numerics, dict) else None
+    return content_hash(
+        [engine.get("kind"), engine.get("model"), weights or engine.get("fingerprint"), engine.get("agent")]
+    )
 
 
 @dataclass

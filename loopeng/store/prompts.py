@@ -36,18 +36,12 @@ class PromptRoom(Room):
         now = self._clock()
         with self._database.write() as session:
             head = _head_or_none(session, prompt_name)
-            if head is not None and _is_known(session, head, template, rules):
-                return head, False, ()
             if head is not None and rules is not None and _was_written_earlier(session, head, rules):
                 rules = None
-                if head.template == template:
-                    return head, False, ()
+            if head is not None and _is_known(session, head, template, rules):
+                return head, False, ()
             rules = _rules_of_file(head, rules)
-            if not PromptTemplate(template).has_rules_slot and rules:
-                raise UsageError(
-                    f"the prompt {prompt_name!r} has {len(rules)} learned rules, for which the template has no place: "
-                    "put {{ rules }} back, or roll the prompt back to a version without rules"
-                )
+            _refuse_rules_without_a_place(prompt_name, template, rules)
             new = add_version(
                 session,
                 parent=head,
@@ -105,6 +99,14 @@ def _is_known(session: Session, head: PromptVersion, template: str, rules: tuple
         return head.template == template
     same = PromptVersionRow.prompt_name == head.prompt_name, PromptVersionRow.text_hash == text_hash(template, rules)
     return session.exec(select(PromptVersionRow.id).where(*same)).first() is not None
+
+
+def _refuse_rules_without_a_place(prompt_name: str, template: str, rules: tuple[Rule, ...]) -> None:
+    if not PromptTemplate(template).has_rules_slot and rules:
+        raise UsageError(
+            f"the prompt {prompt_name!r} has {len(rules)} learned rules, for which the template has no place: "
+            "put {{ rules }} back, or roll the prompt back to a version without rules"
+        )
 
 
 def _was_written_earlier(session: Session, head: PromptVersion, rules: tuple[Rule, ...]) -> bool:

@@ -124,3 +124,8 @@ def ask_back(request: TextRequest) -> str:
 
 def agree(request: TextRequest) -> str:
     return "Yes."
+
+
+def test_what_a_function_answers_may_differ_each_time() -> None:
+    """Called deterministic, a random one passes for an engine whose answers need no A/A check."""
+    assert not ScriptedEngine(lambda request: request.messages[0].content).describe().deterministic

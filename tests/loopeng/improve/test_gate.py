@@ -161,6 +161,19 @@ def test_too_many_errors_are_no_evidence_of_anything(watched: Harness, engine: W
     assert look.void
 
 
+def test_a_test_that_always_breaks_is_given_up(watched: Harness, engine: WatchedEngine) -> None:
+    """An engine that cannot answer the gate's samples would cost every run a test, and void a look each time."""
+    engine.error = in_gate
+    (proposal,) = propose(watched)
+    (proposal,) = recover(watched.store, harness=watched)
+    assert (proposal.state, proposal.revision) == ("testing", 2)
+    (proposal,) = recover(watched.store, harness=watched)
+    assert (proposal.state, proposal.revision) == ("archived", 3)
+    assert proposal.state_reason == "gate: 3 tests came to nothing: all 5 pairs had an attempt in error"
+    assert all(look.void for look in watched.store.looks("describe"))
+    assert recover(watched.store, harness=watched) == []
+
+
 def test_a_test_that_broke_stays_in_testing_and_starts_over(watched: Harness, engine: WatchedEngine) -> None:
     engine.error = in_gate
     (proposal,) = propose(watched)

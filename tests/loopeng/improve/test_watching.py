@@ -159,6 +159,24 @@ def test_a_fixed_failure_may_come_back(store: LoopStore, committed: Proposal, la
     assert outcomes(store) == {"no_better"} and states(store) == {"reopened"}
 
 
+def test_the_same_samples_answered_by_another_model_are_news(
+    store: LoopStore, committed: Proposal, later: Later, tmp_path: Path
+) -> None:
+    """The model was exchanged and the old failure is back on every sample: a fixed data set must not hide that."""
+    later(well=3)
+    assert states(store) == {"fixed"}
+    task = late_task(tmp_path, 0, well=3)
+    (tmp_path / "script.yaml").write_text(f'default: "{LONG}"', encoding="utf-8")
+    run_suite(Harness.build(store, task))
+    check_watches(store, "describe")
+    assert states(store) == {"reopened"}
+    for _ in range(2):  # the same model again is no news
+        counts = [(each.check.num_failures, each.check.num_samples) for each in store.watches("describe") if each.check]
+        assert counts == [(12, 12)] * 2
+        run_suite(Harness.build(store, task))
+        check_watches(store, "describe")
+
+
 def test_samples_of_the_gate_split_say_nothing(store: LoopStore, committed: Proposal, later: Later) -> None:
     later(40, "gate", well=3)
     assert outcomes(store) == {"fixed"}

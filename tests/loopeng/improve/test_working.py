@@ -13,7 +13,7 @@ from loopeng.approvals import approve, card, edit
 from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness
 from loopeng.errors import StoreError, TaskError
-from loopeng.improve import recover, work
+from loopeng.improve import propose, recover, work
 from loopeng.improve.graph import thread_name
 from loopeng.schema import Proposal, Task
 from loopeng.schema.task import BudgetSpec, ImproveSpec, PromptSpec
@@ -41,6 +41,17 @@ def test_an_edit_waits_for_the_worker(store: LoopStore, pending: Proposal, tmp_p
     assert do(store, tmp_path / "task.yaml") == [("testing", "pending", "moved")]
     assert len(store.runs(kind="gate")) == 4 and store.proposal(pending.id).expires_at is not None
     assert do(store, tmp_path / "task.yaml") == []
+
+
+def test_an_edit_that_fails_its_test_does_not_cost_the_text_that_passed(
+    store: LoopStore, pending: Proposal, harness: Harness, tmp_path: Path
+) -> None:
+    """It says nothing of what the reflector proposed: that is proposed once more."""
+    edited(store, pending, "Be kind.")
+    assert do(store, tmp_path / "task.yaml") == [("testing", "archived", "moved")]
+    (again,) = propose(harness)
+    assert again.state == "pending"
+    assert store.revision(again.id).text_hash == store.revision(pending.id, 1).text_hash
 
 
 def test_every_prompt_is_worked_on_and_one_that_breaks_breaks_alone(

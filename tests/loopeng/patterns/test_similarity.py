@@ -38,6 +38,16 @@ def test_the_same_mistake_in_other_words_is_suggested() -> None:
     assert NEARLY_ALIKE <= suggestion.similarity < 1
 
 
+def test_more_of_the_same_hides_none_of_it() -> None:
+    """Five wordings of one mistake: what they share is no less alike for being in all five."""
+    words = ("letter", "parcel", "refund", "invoice", "order")
+    reasons = [f"the reply to the customer does not mention the {word} that was asked for" for word in words]
+    many = [pattern(f"p{number}", reason, num_samples=9 - number) for number, reason in enumerate(reasons)]
+    for other in many[1:]:
+        assert pairs(many[0], other) == [(other.id, "p0")]
+    assert set(pairs(*many)) == {(each.id, "p0") for each in many[1:]}
+
+
 def test_the_same_reason_under_an_earlier_version_of_the_fingerprints_comes_first() -> None:
     old = pattern("old", LONG, fingerprint="v1:0", num_samples=3)
     suggestions = suggest_merges([old, pattern("new", LONG), pattern("closer", LONG + "!")])
