@@ -17,9 +17,9 @@ from loopeng.cards import Card, card
 from loopeng.errors import ConflictError, NotFoundError, StaleProposalError, UsageError
 from loopeng.improve import NO_EVIDENCE, export_on_commit
 from loopeng.improve.cycle import advance_or_look
-from loopeng.improve.drafting import edited_revision
 from loopeng.improve.publishing import decision_evidence
-from loopeng.improve.rebasing import rebased_revision
+from loopeng.improve.reflection.drafting import edited_revision
+from loopeng.improve.reflection.rebasing import rebased_revision
 from loopeng.schema import Decision, GateReport, PromptVersion, Proposal
 from loopeng.schema.improvement import ProposalKind
 from loopeng.schema.task import parse_duration

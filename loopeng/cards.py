@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Literal
 
 from loopeng.errors import NotFoundError
-from loopeng.improve.planning import LedgerEntry, ledger
+from loopeng.improve.gate.planning import LedgerEntry, ledger
 from loopeng.improve.reproduction import Reproduction, reproduction
-from loopeng.improve.undoing import watches_behind
+from loopeng.improve.watch.undoing import watches_behind
 from loopeng.prompts import rendered_template
 from loopeng.schema import (
     Attempt,

@@ -29,7 +29,7 @@ from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import BudgetStop, EngineError, UsageError
 from loopeng.evaluators.base import redact
 from loopeng.improve.choosing import order_key
-from loopeng.improve.guards import Candidate, inspect_rules
+from loopeng.improve.guards.inspecting import Candidate, inspect_rules
 from loopeng.improve.replaying import candidate_version
 from loopeng.improve.rules import apply_operations, operations_between
 from loopeng.improve.spending import Spending

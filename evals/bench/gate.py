@@ -28,9 +28,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loopeng.improve.pairing import Comparison, count_pairs
-from loopeng.improve.statistics import ALTERNATIVE_BREAKS, ALTERNATIVE_FIXES, expected_power, proportion_interval
-from loopeng.improve.verdicts import judge, weigh
+from loopeng.improve.gate.pairing import Comparison, count_pairs
+from loopeng.improve.gate.statistics import ALTERNATIVE_BREAKS, ALTERNATIVE_FIXES, expected_power, proportion_interval
+from loopeng.improve.gate.verdicts import judge, weigh
 from loopeng.schema import GateTest, Look, PairedCount, Revision, Rule, Task
 from loopeng.schema.improve_sections import GateSpec
 from loopeng.store import LoopStore

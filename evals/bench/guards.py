@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evals.bench.planted_answers import CLEAN_RULES, PLANTED, TASKS
-from loopeng.improve.guards import Candidate, inspect_rules
+from loopeng.improve.guards.inspecting import Candidate, inspect_rules
 from loopeng.improve.rules import apply_operations
 from loopeng.prompts import text_hash
 from loopeng.schema import GuardFinding, PromptVersion, RuleOperation, Task, utc_now

@@ -15,8 +15,8 @@ from loopeng.cli.progress import LiveProgress
 from loopeng.errors import LoopError, NotFoundError, UsageError
 from loopeng.improve import advance
 from loopeng.improve.cycle import LeaseHeldError
-from loopeng.improve.gate import Trial, check_noise
-from loopeng.improve.planning import GatePlan, foresee_gate, ledger
+from loopeng.improve.gate.comparing import Trial, check_noise
+from loopeng.improve.gate.planning import GatePlan, foresee_gate, ledger
 from loopeng.improve.replaying import foreseen_obstacle
 from loopeng.improve.spending import stopped_at_limit
 from loopeng.report.evidence import LEDGER_TITLE, ledger_document, ledger_text, noise_text, plan_text

@@ -26,7 +26,7 @@ from loopeng.attempt.events import (
     WatchMoved,
 )
 from loopeng.cli.output import note
-from loopeng.improve.undoing import watch_summary
+from loopeng.improve.watch.undoing import watch_summary
 from loopeng.report.evidence import plan_text
 from loopeng.report.layout import count, excerpt, rate
 from loopeng.schema import Run, Usage

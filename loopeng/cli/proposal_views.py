@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopeng.cli.places import command, found_task_file
 from loopeng.improve.exporting import export_on_commit
-from loopeng.improve.undoing import watch_summary, watches_behind
+from loopeng.improve.watch.undoing import watch_summary, watches_behind
 from loopeng.report.changes import rule_changes
 from loopeng.report.layout import columns, moment
 from loopeng.report.notices import limit_to_raise

@@ -9,7 +9,7 @@ from pathlib import Path
 from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import ConflictError
-from loopeng.improve.reflect import build_reflector
+from loopeng.improve.reflection.reflectors import build_reflector
 from loopeng.improve.unproposed import led_to_nothing
 from loopeng.patterns.trigger import find_triggers, named_patterns
 from loopeng.schema import PromptVersion, Proposal, Task

@@ -19,7 +19,11 @@ from typing_extensions import TypedDict
 from loopeng.attempt.events import ProgressEvent, PromptExported, ProposalMoved
 from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop
-from loopeng.improve.drafting import (
+from loopeng.improve.exporting import export_on_commit
+from loopeng.improve.gate.comparing import Trial, TrialSplit, compare
+from loopeng.improve.guards.inspecting import inspect_rules, why_refused
+from loopeng.improve.publishing import publish_proposal
+from loopeng.improve.reflection.drafting import (
     NUM_TRIES,
     draft,
     failed_too_often,
@@ -27,14 +31,10 @@ from loopeng.improve.drafting import (
     revision_candidate,
     why_nothing,
 )
-from loopeng.improve.exporting import export_on_commit
-from loopeng.improve.gate import Trial, TrialSplit, compare
-from loopeng.improve.guards import inspect_rules, why_refused
-from loopeng.improve.publishing import publish_proposal
 from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.improve.reproduction import reproduce as run_again
 from loopeng.improve.spending import limit_note
-from loopeng.improve.watching import watch_rows
+from loopeng.improve.watch.watching import watch_rows
 from loopeng.schema import DECIDABLE_STATES, GateReport, Proposal
 from loopeng.schema.improvement import ProposalState
 from loopeng.schema.task import BudgetSpec

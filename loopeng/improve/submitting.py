@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from loopeng.attempt.harness import Harness
 from loopeng.errors import ConflictError, UsageError
 from loopeng.improve.cycle import advance
-from loopeng.improve.drafting import first_revision
+from loopeng.improve.reflection.drafting import first_revision
 from loopeng.improve.rules import operations_between
 from loopeng.patterns.trigger import MAX_PATTERNS, named_patterns, proposable
 from loopeng.schema import OPEN_STATES, PromptVersion, Proposal, Task

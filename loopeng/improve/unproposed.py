@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from loopeng.errors import NotFoundError
-from loopeng.improve.drafting import REFLECTOR_AUTHOR
+from loopeng.improve.reflection.drafting import REFLECTOR_AUTHOR
 from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.patterns.standing import Standing, standings
 from loopeng.patterns.trigger import why_never

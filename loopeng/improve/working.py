@@ -15,7 +15,7 @@ from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.errors import LoopError
 from loopeng.improve.cycle import LeaseHeldError, advance, checkpoints_path
 from loopeng.improve.spending import stopped_at_limit
-from loopeng.improve.undoing import look_after
+from loopeng.improve.watch.undoing import look_after
 from loopeng.improve.webhook import deliver_due
 from loopeng.schema import OPEN_STATES, Proposal, Task
 from loopeng.store import LoopStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loopeng.improve.planning import LedgerEntry
-from loopeng.improve.verdicts import p_text, percent
+from loopeng.improve.gate.planning import LedgerEntry
+from loopeng.improve.gate.verdicts import p_text, percent
 from loopeng.report.layout import columns, count
 from loopeng.schema import GateReport, GateTest
 
@@ -60,7 +60,7 @@ def holdout_text(holdout: GateReport) -> str:
     pairs = holdout.pairs
     if not pairs.num_pairs:
         return f"holdout {holdout.summary}"
-    from loopeng.improve.statistics import paired_effect_interval
+    from loopeng.improve.gate.statistics import paired_effect_interval
 
     effect = (pairs.candidate_passed - pairs.baseline_passed) / pairs.num_pairs
     low, high = (_points(limit) for limit in paired_effect_interval(pairs))
@@ -102,7 +102,7 @@ def noise_text(num_flips: int, num_pairs: int, num_errors: int, max_flip_rate: f
     >>> print(noise_text(0, 40, 0, 0.1))
     A/A check: 0 of 40 verdicts flip (0 %, 95 % interval 0 % to 9 %); few enough, gate.max_flip_rate is 10 %
     """
-    from loopeng.improve.statistics import proportion_interval
+    from loopeng.improve.gate.statistics import proportion_interval
 
     if not num_pairs:
         return f"A/A check: nothing could be counted, {count(num_errors, 'pair')} in error"

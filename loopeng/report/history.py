@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from loopeng.improve.undoing import watch_summary
+from loopeng.improve.watch.undoing import watch_summary
 from loopeng.report.layout import columns, moment
 from loopeng.schema import Decision, PromptVersion, Watch
 

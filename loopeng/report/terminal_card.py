@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from loopeng.improve.undoing import watch_summary
+from loopeng.improve.watch.undoing import watch_summary
 from loopeng.report.evidence import LEDGER_TITLE, ledger_document, ledger_text
 from loopeng.report.layout import columns, count, excerpt, moment
 from loopeng.report.terminal import NextCommands, commands_document, commands_text, evidence_lines, state_text

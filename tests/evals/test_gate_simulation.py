@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from evals.bench import gate as bench
-from loopeng.improve.statistics import expected_power
+from loopeng.improve.gate.statistics import expected_power
 
 SURE = 0.001  # chance that a right gate fails one of these checks on a seed that nobody chose
 

@@ -18,7 +18,7 @@ from loopeng.improve import LeaseHeldError, advance, propose, recover
 from loopeng.improve.cycle import checkpoints_path
 from loopeng.improve.graph import _checkpoint_saver, improve_graph, thread_name
 from loopeng.improve.nodes import ImproveContext
-from loopeng.improve.reflect import reflection_context
+from loopeng.improve.reflection.reflectors import reflection_context
 from loopeng.runner import run_suite
 from loopeng.schema import Proposal, Task, utc_now
 from loopeng.schema.task import BudgetSpec, ImproveSpec

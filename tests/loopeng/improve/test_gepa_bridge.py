@@ -64,7 +64,7 @@ def make_adapter(store: LoopStore, task: Task) -> GepaAdapter:
 
 
 def overlap_guard() -> bool:
-    return importlib.util.find_spec("loopeng.improve.overlap") is not None
+    return importlib.util.find_spec("loopeng.improve.guards.overlap") is not None
 
 
 def test_what_gepa_finds_ends_in_the_queue_with_a_gate_report(store: LoopStore, harness: Harness) -> None:

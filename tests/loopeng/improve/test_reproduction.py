@@ -15,7 +15,7 @@ from loopeng.attempt.events import GateProgress, ProgressEvent
 from loopeng.attempt.harness import Harness
 from loopeng.errors import EngineError
 from loopeng.improve import propose, recover
-from loopeng.improve.reflect import reflection_context
+from loopeng.improve.reflection.reflectors import reflection_context
 from loopeng.improve.reproduction import Reproduction, confirmed_patterns, reproduction
 from loopeng.improve.unproposed import find_unproposed
 from loopeng.patterns import fingerprint as fingerprints

@@ -9,7 +9,7 @@ import pytest
 
 from loopeng.attempt.events import GatePlanned
 from loopeng.cli.progress import Progress, plan_remark
-from loopeng.improve.planning import LedgerEntry
+from loopeng.improve.gate.planning import LedgerEntry
 from loopeng.report.evidence import finding_line, ledger_document, ledger_text, noise_text
 from loopeng.schema import GateReport, GateTest, Look, PairedCount
 
