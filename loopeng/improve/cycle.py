@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness, ignore_event
-from loopeng.errors import ConflictError
+from loopeng.errors import ConflictError, UsageError
 from loopeng.improve.reflection.reflectors import build_reflector
 from loopeng.improve.unproposed import led_to_nothing
 from loopeng.patterns.trigger import find_triggers, named_patterns
@@ -33,6 +33,8 @@ def propose(harness: Harness, *, pattern_ids: Sequence[str] | None = None) -> li
     """
     store, task = harness.store, harness.task
     build_reflector(task.improve.reflector, task.folder)
+    if task.prompt.name not in store.prompt_names():
+        raise UsageError(f"nothing is known of prompt {task.prompt.name!r} yet: run the task first, to see what fails")
     base = store.head(task.prompt.name)
     if pattern_ids is not None:
         named = named_patterns(store, base.prompt_name, pattern_ids)

@@ -83,3 +83,8 @@ def test_an_address_of_another_kind(shop: Shop, invoke: Invoke) -> None:
     shop.change("run: {", 'approval: {webhook: {url: "ftp://host/hook"}}\nrun: {')
     told = invoke("check", code=2).stderr
     assert "approval.webhook.url: 'ftp://host/hook' must be an address that begins with http:// or https://" in told
+
+
+def test_proposing_before_the_first_run_says_what_comes_first(shop: Shop, invoke: Invoke) -> None:
+    told = invoke("propose", code=2).stderr
+    assert "nothing is known of prompt 'describe' yet: run the task first, to see what fails" in told
