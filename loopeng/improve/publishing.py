@@ -75,6 +75,7 @@ def decision_evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
             "note": report.note,
             "pairs": report.pairs.model_dump(),
             "num_errors": report.num_errors,
+            "test": None if report.test is None else report.test.model_dump(),
             "by_evaluator": {name: count.model_dump() for name, count in report.by_evaluator.items()},
         }
         for split, report in reports.items()

@@ -88,6 +88,8 @@ def test_what_passes_needs_no_flag(store: LoopStore, harness: Harness) -> None:
     seen = store.revision(proposal.id).text_hash
     decision = approve(store, proposal.id, by="ana", seen=seen).decision
     assert not decision.accepted_untested and decision.evidence["gate"]["verdict"] == "pass"
+    test = decision.evidence["gate"]["test"]  # p, alpha and look stay with the decision, whatever the ledger says later
+    assert test["p_value"] <= test["alpha"] and test["look"] == 1
 
 
 def test_the_plan_is_told_and_the_look_reserved_before_any_arm(store: LoopStore, harness: Harness) -> None:
