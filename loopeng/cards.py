@@ -251,11 +251,9 @@ def _history(store: LoopStore, proposal: Proposal) -> tuple[HistoryEntry, ...]:
     for revision in store.revisions(proposal.id):
         what = f"revision {revision.revision}"
         entries.append(HistoryEntry(revision.created_at, revision.author, what, revision.rationale))
-        for split in ("gate", "holdout"):
-            report = store.gate_report(proposal.id, revision.revision, split)
-            if report is not None:
-                counted = f"{split} of {what}: {report.verdict}, {report.summary}"
-                entries.append(HistoryEntry(report.created_at, "loopeng", counted, report.note))
+        for split, report in store.gate_reports(proposal.id, revision.revision).items():
+            counted = f"{split} of {what}: {report.verdict}, {report.summary}"
+            entries.append(HistoryEntry(report.created_at, "loopeng", counted, report.note))
         about = (each for each in decisions if (each.revision or each.evidence.get("revision")) == revision.revision)
         entries += [_decided(decision) for decision in about]
     return tuple(entries)

@@ -68,7 +68,6 @@ def why_not_automatic(
 
 def decision_evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
     """What there is to see at the moment of a decision; of a rollback, what its watches found."""
-    reports = {split: store.gate_report(proposal.id, proposal.revision, split) for split in ("gate", "holdout")}
     evidence: dict[str, Any] = {
         split: {
             "verdict": report.verdict,
@@ -78,8 +77,7 @@ def decision_evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
             "test": None if report.test is None else report.test.model_dump(),
             "by_evaluator": {name: count.model_dump() for name, count in report.by_evaluator.items()},
         }
-        for split, report in reports.items()
-        if report is not None
+        for split, report in store.gate_reports(proposal.id, proposal.revision).items()
     }
     if proposal.kind == "rollback":
         watches = store.watches(proposal.prompt_name)
@@ -94,8 +92,8 @@ def decision_evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
 def _approve(store: LoopStore, proposal: Proposal, limits: AutoCommitSpec) -> str | None:
     """Approve without a person; why not, where that may not be."""
     revision = store.revision(proposal.id, proposal.revision)
-    gate, holdout = (store.gate_report(proposal.id, proposal.revision, split) for split in ("gate", "holdout"))
-    refusal = why_not_automatic(proposal, revision, gate, holdout, limits)
+    reports = store.gate_reports(proposal.id, proposal.revision)
+    refusal = why_not_automatic(proposal, revision, reports.get("gate"), reports.get("holdout"), limits)
     if refusal is not None:
         return refusal
     per_day = f"approval.auto_commit.max_per_day: {limits.max_per_day}"

@@ -92,8 +92,7 @@ def _payload(store: LoopStore, delivery: Delivery) -> dict[str, Any]:
     """What is told: which text waits, why, and the counts. Plain values; nothing of a sample or an output."""
     proposal, number = store.proposal(delivery.proposal_id), delivery.revision
     revision = store.revision(proposal.id, number)
-    reports = {split: store.gate_report(proposal.id, number, split) for split in ("gate", "holdout")}
-    gate = reports["gate"]
+    reports = store.gate_reports(proposal.id, number)
     data = {
         "proposal_id": proposal.id,
         "revision": number,
@@ -101,8 +100,8 @@ def _payload(store: LoopStore, delivery: Delivery) -> dict[str, Any]:
         "prompt": proposal.prompt_name,
         "task": proposal.task_name,
         "text_hash": revision.text_hash,
-        "verdict": gate.verdict if gate is not None else None,
-        "evidence": {split: report.summary for split, report in reports.items() if report is not None},
+        "verdict": reports["gate"].verdict if "gate" in reports else None,
+        "evidence": {split: report.summary for split, report in reports.items()},
         "changes": [each.model_dump(include={"op", "rule_id", "text"}) for each in revision.operations],
         "rationale": revision.rationale,
         "expires_at": proposal.expires_at.isoformat() if proposal.expires_at else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-__all__ = ["change", "columns", "count", "excerpt", "moment", "rate"]
+__all__ = ["columns", "count", "excerpt", "moment", "rate"]
 
 
 def rate(passed: int, total: int) -> str:
@@ -24,16 +24,6 @@ def count(number: int, noun: str) -> str:
     ('1 sample', '1,200 attempts')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def change(before: int, after: int) -> str:
-    """How a cost moved.
-
-    >>> change(200, 150), change(0, 3)
-    ('200 -> 150 (-25.0 %)', '0 -> 3')
-    """
-    share = f" ({(after - before) / before * 100:+.1f} %)" if before else ""
-    return f"{before:,} -> {after:,}{share}"
 
 
 def excerpt(text: str, width: int = 100) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
 
 from sqlmodel import Session, col, select
 
@@ -47,19 +48,18 @@ class ProposalRoom(Room):
         with self._database.write() as session:
             settle(session, now)
             refuse_shared_patterns(session, base.prompt_name, pattern_ids)
-            proposal = Proposal(
-                id=new_id(session, ProposalRow),
-                prompt_name=base.prompt_name,
-                task_name=task.name,
-                task_hash=write_task(session, task, now),
-                base_version_id=base.id,
+            row = insert_proposal(
+                session,
+                task,
+                base,
+                revision,
                 pattern_ids=tuple(pattern_ids),
                 kind=kind,
                 state="drafting" if revision is None else "testing",
                 expires_at=expires_at,
                 created_at=now,
             )
-            return noun_of(Proposal, insert_proposal(session, proposal, revision))
+            return noun_of(Proposal, row)
 
     def save_revision(self, revision: Revision) -> Revision:
         """Keep the next revision and make it the current one; a second time, return the one kept the first time.
@@ -150,6 +150,11 @@ class ProposalRoom(Room):
             row = session.get(GateReportRow, (proposal_id, revision, split))
             return noun_of(GateReport, row) if row is not None else None
 
+    def gate_reports(self, proposal_id: str, revision: int) -> dict[str, GateReport]:
+        """All of it by split, the gate before the hold-out."""
+        reports = {split: self.gate_report(proposal_id, revision, split) for split in ("gate", "holdout")}
+        return {split: report for split, report in reports.items() if report is not None}
+
     def rejected(self, prompt_name: str) -> list[tuple[Proposal, Revision, Decision]]:
         """What people rejected for this prompt and why, the oldest first. Expired and stale ones are not among it."""
         this_revision = (col(RevisionRow.proposal_id) == DecisionRow.proposal_id) & (
@@ -177,8 +182,19 @@ class ProposalRoom(Room):
                 settle(session, now)
 
 
-def insert_proposal(session: Session, proposal: Proposal, revision: Revision | None) -> ProposalRow:
+def insert_proposal(
+    session: Session, task: Task, base: PromptVersion, revision: Revision | None, *, created_at: datetime, **fields: Any
+) -> ProposalRow:
     """Insert a new proposal with its first revision, if it has one; its patterns become "proposed"."""
+    proposal = Proposal(
+        id=new_id(session, ProposalRow),
+        prompt_name=base.prompt_name,
+        task_name=task.name,
+        task_hash=write_task(session, task, created_at),
+        base_version_id=base.id,
+        created_at=created_at,
+        **fields,
+    )
     insert_once(session, ProposalRow, values_of(proposal))
     row = find(session, ProposalRow, proposal.id)
     if revision is not None:

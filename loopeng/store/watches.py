@@ -25,9 +25,8 @@ from loopeng.store.lifecycle import mark_patterns, settle
 from loopeng.store.prompts import head_version
 from loopeng.store.proposals import insert_proposal
 from loopeng.store.room import Room
-from loopeng.store.rows import insert_once, new_id, noun_of, values_of
+from loopeng.store.rows import insert_once, noun_of, values_of
 from loopeng.store.tables import AttemptRow, EvalResultRow, PromptVersionRow, RunRow, SampleResultRow
-from loopeng.store.tasks import write_task
 
 __all__ = ["WatchRoom"]
 
@@ -132,19 +131,17 @@ class WatchRoom(Room):
             watched = session.exec(select(ProposalRow).where(ProposalRow.id == watch.proposal_id)).one()
             if not _may_be_asked(session, watched, watch, base):
                 return None
-            proposal = Proposal(
-                id=new_id(session, ProposalRow),
-                prompt_name=base.prompt_name,
-                task_name=task.name,
-                task_hash=write_task(session, task, now),
-                base_version_id=base.id,
+            row = insert_proposal(
+                session,
+                task,
+                base,
+                revision,
                 pattern_ids=tuple(watched.pattern_ids),
                 kind="rollback",
                 state="pending",
                 expires_at=expires_at,
                 created_at=now,
             )
-            row = insert_proposal(session, proposal, revision)
             if task.approval.webhook is not None:
                 put_into_outbox(session, row, task.approval.webhook.url, now)
             return noun_of(Proposal, row)

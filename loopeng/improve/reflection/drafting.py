@@ -25,6 +25,7 @@ __all__ = [
     "edited_revision",
     "failed_too_often",
     "first_revision",
+    "next_revision",
     "repeat_revision",
     "revision_candidate",
     "why_nothing",
@@ -146,15 +147,22 @@ def edited_revision(store: LoopStore, proposal: Proposal, texts: Sequence[str], 
     candidate = _candidate(store, proposal, rules)
     if candidate.text_hash == current.text_hash:
         raise UsageError("the edited rules are those of the current revision; approve it, or change something")
+    return next_revision(current, candidate, operations, by=by, rationale=reason or f"edited by {by}")
+
+
+def next_revision(
+    current: Revision, candidate: Candidate, operations: tuple[RuleOperation, ...], *, by: str, rationale: str
+) -> Revision:
+    """What a person makes of a proposal. Not saved. Raises UsageError where a guard refuses it."""
     if findings := inspect_rules(candidate):
         raise UsageError(why_refused(findings))
     return Revision(
-        proposal_id=proposal.id,
+        proposal_id=current.proposal_id,
         revision=current.revision + 1,
         operations=operations,
-        rules=rules,
+        rules=candidate.rules,
         text_hash=candidate.text_hash,
-        rationale=reason or f"edited by {by}",
+        rationale=rationale,
         author=by,
         created_at=utc_now(),
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopeng.errors import UsageError
-from loopeng.improve.guards.inspecting import inspect_rules, why_refused
-from loopeng.improve.reflection.drafting import revision_candidate
+from loopeng.improve.reflection.drafting import next_revision, revision_candidate
 from loopeng.improve.rules import apply_operations, normalise_rule
-from loopeng.schema import PromptVersion, Proposal, Revision, Rule, RuleOperation, utc_now
+from loopeng.schema import PromptVersion, Proposal, Revision, Rule, RuleOperation
 from loopeng.store import LoopStore
 
 __all__ = ["rebased_operations", "rebased_revision"]
@@ -26,18 +25,7 @@ def rebased_revision(store: LoopStore, proposal: Proposal, head: PromptVersion, 
         raise UsageError(f"{proposal.id} has nothing left to change: version {head.number} says all of it already")
     candidate = revision_candidate(store, proposal.model_copy(update={"base_version_id": head.id}))
     candidate = replace(candidate, rules=apply_operations(head.rules, operations))
-    if findings := inspect_rules(candidate):
-        raise UsageError(why_refused(findings))
-    return Revision(
-        proposal_id=proposal.id,
-        revision=current.revision + 1,
-        operations=operations,
-        rules=candidate.rules,
-        text_hash=candidate.text_hash,
-        rationale=current.rationale,
-        author=by,
-        created_at=utc_now(),
-    )
+    return next_revision(current, candidate, operations, by=by, rationale=current.rationale)
 
 
 def rebased_operations(
