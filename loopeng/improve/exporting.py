@@ -46,14 +46,14 @@ def export_prompt(store: LoopStore, prompt_name: str, path: Path, *, force: bool
     Raises UsageError where the file cannot be written, or holds something that is in no version of this prompt and
     would be lost (not with ``force``).
     """
-    text = prompt_file_text(store.head(prompt_name))
+    head = store.head(prompt_name)
     try:
-        if path.is_file() and path.read_bytes() == text.encode():
+        if path.is_file() and _holds(path, head):
             return False
         lost = _would_be_lost(store, prompt_name, path)
         if lost is not None and not force:
             raise UsageError(f"{path} {lost}; pass --force to overwrite it, or name another file with --to")
-        _write(path, text)
+        _write(path, prompt_file_text(head))
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     return True
@@ -94,9 +94,15 @@ def export_left_behind(store: LoopStore) -> list[Export]:
         with suppress(UsageError, OSError):
             path = export_target(store, prompt_name)
             written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-            if written_at < _decided_at(store, prompt_name) and (export := export_on_commit(store, prompt_name)):
+            if written_at >= _decided_at(store, prompt_name) or _holds(path, store.head(prompt_name)):
+                continue
+            if (export := export_on_commit(store, prompt_name)) is not None:
                 made.append(export)
     return made
+
+
+def _holds(path: Path, version: PromptVersion) -> bool:
+    return path.read_bytes() == prompt_file_text(version).encode()
 
 
 def _decided_at(store: LoopStore, prompt_name: str) -> datetime:

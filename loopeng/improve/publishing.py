@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from loopeng.attempt.events import ProgressEvent, ProposalMoved
+from loopeng.improve.watch.undoing import watches_behind
 from loopeng.improve.webhook import deliver_due
 from loopeng.schema import GateReport, Proposal, Revision, utc_now
 from loopeng.schema.task import AutoCommitSpec, parse_duration
@@ -80,11 +81,10 @@ def decision_evidence(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
         for split, report in store.gate_reports(proposal.id, proposal.revision).items()
     }
     if proposal.kind == "rollback":
-        watches = store.watches(proposal.prompt_name)
         evidence["watch"] = [
             watch.model_dump(mode="json", exclude={"created_at"})
-            for watch in watches
-            if watch.pattern_id in proposal.pattern_ids and watch.check is not None
+            for watch in watches_behind(store, proposal)
+            if watch.check is not None
         ]
     return evidence
 

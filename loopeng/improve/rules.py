@@ -87,7 +87,8 @@ def normalise_rule(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Half a character (a lone surrogate) becomes a question mark, as where texts are stored."""
+    return " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
 
 
 def _position(rules: Sequence[Rule], operation: RuleOperation) -> int:

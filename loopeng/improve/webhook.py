@@ -8,7 +8,6 @@ model leaves the machine. Nothing here breaks the work around it: what fails is 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -71,12 +70,17 @@ def signing_key(variable: str, environment: Mapping[str, str] = os.environ) -> b
     secret = environment.get(variable, "").strip()
     if not secret:
         raise UsageError(f"the webhook is not called unsigned: set {variable} to the signing secret")
-    if not secret.startswith(_PREFIX):
-        return secret.encode()
     try:
-        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except binascii.Error as error:
+        if not secret.startswith(_PREFIX):
+            return secret.encode()
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{variable} is no UTF-8 text") from error
+    except ValueError as error:
         raise UsageError(f"{variable} begins with {_PREFIX}, but what follows is no base64: {error}") from error
+    if not key:
+        raise UsageError(f"the webhook is not called unsigned: nothing follows {_PREFIX} in {variable}")
+    return key
 
 
 def secret_problem(variable: str) -> str | None:

@@ -55,7 +55,7 @@ def recover(store: LoopStore, *, harness: Harness | None = None) -> list[Proposa
         waiting += store.proposals(prompt_name=harness.task.prompt.name, states=UNFINISHED_STATES)
     on_event = harness.on_event if harness is not None else ignore_event
     steps = [_step(store, proposal, lambda _: harness, on_event) for proposal in waiting]
-    undone = look_after(store, harness)
+    undone = look_after(store, harness, on_event)
     deliver_due(store, on_event=on_event)
     return [*(step.after for step in steps), *undone]
 
@@ -86,7 +86,7 @@ def work(
     while waiting := _left(store, [*skip, *(step.after for step in steps.values())]):
         for proposal in waiting:
             steps[proposal.id] = _step(store, proposal, harness_of, on_event)
-    look_after(store)
+    look_after(store, on_event=on_event)
     deliver_due(store, on_event=on_event)
     return list(steps.values())
 

@@ -206,12 +206,12 @@ def _candidate_for(store: LoopStore, task: Task, base: PromptVersion, rules: tup
         task=task,
         base=base,
         rules=rules,
-        rejected=_refused(store, base.prompt_name),
+        rejected=_refused(store, base.prompt_name, {revision.text_hash: each.reason for _, revision, each in rejected}),
         rejected_changes={change_of(revision.operations): decision.reason for _, revision, decision in rejected},
     )
 
 
-def _refused(store: LoopStore, prompt_name: str) -> dict[str, str]:
+def _refused(store: LoopStore, prompt_name: str, rejected: dict[str, str]) -> dict[str, str]:
     """By text hash, why people did not want a text: they rejected it, rolled it back, or took it back as no better."""
     committed = store.proposals(prompt_name=prompt_name, states=["committed"])
     taken_back = {
@@ -220,11 +220,7 @@ def _refused(store: LoopStore, prompt_name: str) -> dict[str, str]:
         if each.kind == "rollback"
     }
     rolled_back = [each for each in store.decisions(prompt_name=prompt_name) if each.action == "rollback"]
-    return (
-        taken_back
-        | {each.seen_hash: each.reason for each in rolled_back}
-        | {revision.text_hash: decision.reason for _, revision, decision in store.rejected(prompt_name)}
-    )
+    return taken_back | {each.seen_hash: each.reason for each in rolled_back} | rejected
 
 
 def _ask(store: LoopStore, harness: Harness, proposal: Proposal, spending: Spending) -> list[ProposedChange | NoChange]:

@@ -43,7 +43,8 @@ class HintsReflector:
         if not wanted:
             return ()
         operations = _fitted([_addition(patterns) for patterns in wanted.values()], context)
-        if (num_rules := _num_rules(context, operations)) > context.improve.max_rules:
+        most = max(context.improve.max_rules, len(context.prompt.rules))  # the limit may have been lowered since
+        if (num_rules := _num_rules(context, operations)) > most:
             return (NoChange(reason=f"{num_rules} rules {_TOO_MANY} ({context.improve.max_rules})"),)
         reasons = [_reason(pattern) for patterns in wanted.values() for pattern in patterns]
         return (

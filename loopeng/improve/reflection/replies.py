@@ -60,10 +60,17 @@ def _object(text: str) -> dict[str, Any]:
         )
     try:
         value = json.loads(body, object_pairs_hook=_without_repetition)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnreadableReplyError:
+        raise
     except json.JSONDecodeError as error:
         raise UnreadableReplyError(f"it is no valid JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise UnreadableReplyError("it is no valid JSON: nested too deeply") from None
+    except UnicodeEncodeError:
+        raise UnreadableReplyError("it holds half a character (a lone surrogate)") from None
+    except ValueError:  # a number of thousands of digits
+        raise UnreadableReplyError("it is no valid JSON: a number is too long") from None
     assert isinstance(value, dict)
     return value
 
@@ -121,7 +128,7 @@ def _refuse_what_does_not_fit(operations: Sequence[RuleOperation], rules: Sequen
         added |= {wording} if wording else set()
     count = {op: sum(operation.op == op for operation in operations) for op in _KEYS}
     num_after = len(rules) + count["add"] - count["remove"]
-    if count["add"] and num_after > limits.max_rules:
+    if count["add"] and num_after > max(limits.max_rules, len(rules)):  # the limit may have been lowered since
         raise UnreadableReplyError(
             f'that would make {num_after} rules, and at most {limits.max_rules} are allowed: use "update" or "remove"'
         )

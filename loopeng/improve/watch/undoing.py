@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from loopeng.attempt.events import ProposalMoved
+from loopeng.attempt.events import ProgressEvent, PromptExported, ProposalMoved
 from loopeng.attempt.harness import Harness, ignore_event
 from loopeng.improve.exporting import export_left_behind
 from loopeng.improve.rules import apply_operations
@@ -18,18 +18,20 @@ from loopeng.store import LoopStore
 __all__ = ["inverse_operations", "look_after", "propose_rollbacks", "watch_summary", "watches_behind"]
 
 
-def look_after(store: LoopStore, harness: Harness | None = None) -> list[Proposal]:
+def look_after(
+    store: LoopStore, harness: Harness | None = None, on_event: Callable[[ProgressEvent], None] = ignore_event
+) -> list[Proposal]:
     """What committed changes need once more where somebody was cut off: their prompt's file, and the runs' verdicts.
 
     With a harness, changes of its prompt that turned out no better lead to rollback proposals, which come back.
     """
-    export_left_behind(store)
+    for export in export_left_behind(store):
+        on_event(PromptExported(export.version, export.path, export.error))
     for prompt_name in store.prompt_names():
-        check_watches(store, prompt_name, harness.on_event if harness is not None else ignore_event)
+        check_watches(store, prompt_name, on_event)
     asked = propose_rollbacks(store, harness.task) if harness is not None else []
     for proposal in asked:
-        if harness is not None:
-            harness.on_event(ProposalMoved(proposal.id, proposal.state))
+        on_event(ProposalMoved(proposal.id, proposal.state))
     return asked
 
 

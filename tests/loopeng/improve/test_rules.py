@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from loopeng.errors import NotFoundError
 from loopeng.improve.rules import apply_operations, normalise_rule, operations_between
+from loopeng.prompts import text_hash
 from loopeng.schema import Rule, RuleOperation
 
 WORDS = st.sampled_from(["write", "one", "sentence", "at", "most", "20", "words", "never", "use", "lists"])
@@ -71,3 +72,10 @@ def test_a_rule_is_one_line() -> None:
     (rule,) = rules_of(["  Write\n one   sentence. "])
     assert rule.text == "Write one sentence."
     assert normalise_rule(rule.text) == normalise_rule("write ONE sentence")
+
+
+def test_half_a_character_in_a_rule_breaks_nothing() -> None:
+    """An emoji that was cut in two: such a text has no hash and cannot be stored."""
+    (rule,) = apply_operations((), [RuleOperation(op="add", text="Be \ud83d brief.")])
+    assert rule.text == "Be ? brief."
+    assert text_hash("{{ rules }}", [rule])

@@ -242,7 +242,16 @@ def test_a_server_that_never_answers_is_left_alone_after_the_time_out(
     assert len(store.due_deliveries()) == 1
 
 
-@pytest.mark.parametrize(("secret", "message"), [(None, f"set {VARIABLE} to"), ("whsec_%%%", "no base64")])
+@pytest.mark.parametrize(
+    ("secret", "message"),
+    [
+        (None, f"set {VARIABLE} to"),
+        ("whsec_%%%", "no base64"),
+        ("whsec_é", "no base64"),
+        ("whsec_", "nothing follows whsec_"),
+        ("\udce9", "no UTF-8"),
+    ],
+)
 def test_nothing_is_sent_unsigned(
     store: LoopStore,
     harness: Harness,

@@ -78,6 +78,8 @@ def reply(*entries: object, **more: object) -> str:
         (reply({"op": "add", "text": "Be calm"}, {"op": "add", "text": "be calm."}), "two operations have the same"),
         (reply({"op": "add", "text": "a"}, {"op": "add", "text": "b"}), "would make 4 rules, and at most 3"),
         (reply({"op": "add", "text": "word " * 9}), "44 characters, and at most 40"),
+        ('{"operations": [{"op": "add", "text": "Be \\ud83d brief."}]}', "half a character"),
+        ('{"operations": ' + "1" * 5000 + "}", "a number is too long"),
         (reply({"op": "add", "text": "x"}, rationale=["y"]), '"rationale" must be a text'),
     ],
 )
