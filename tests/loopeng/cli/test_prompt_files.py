@@ -246,3 +246,15 @@ def test_the_log_says_who_when_why_and_on_what_evidence(filed: Shop, invoke: Inv
     assert document.keys() == {"head", "versions", "decisions", "watches"}
     assert document["watches"][0]["check"]["outcome"] == "fixed"
     assert document["decisions"][0]["evidence"]["gate"]["pairs"]["fixed"] == 5
+
+
+def test_a_rollback_cut_off_before_the_file_is_made_good(filed: Shop, invoke: Invoke) -> None:
+    approve_it(invoke)
+    with_rules = text_of(filed)
+    invoke("prompts", "rollback", "describe", "--reason", "wrong tone")
+    moved_at = (filed.folder / FILE).stat().st_mtime
+    filed.write(FILE, with_rules)
+    os.utime(filed.folder / FILE, (moved_at - 3600, moved_at - 3600))
+    with LoopStore.open(filed.db) as store:
+        recover(store)
+        assert text_of(filed) == prompt_file_text(store.head("describe")) != with_rules

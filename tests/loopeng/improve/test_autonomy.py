@@ -202,3 +202,19 @@ def test_a_rollback_is_taken_as_it_is(store: LoopStore, make_task: Callable[...,
     store.adopt_template("describe", "Another {{ product }}{{ rules }}", by="file")
     with pytest.raises(UsageError, match="nothing to rebase"):
         rebase(store, back.id, by="ana")
+
+
+def test_the_limit_of_the_day_is_each_prompts_own(store: LoopStore, make_task: Callable[..., Task]) -> None:
+    task = make_task(approval=COMMIT)
+    other = task.model_copy(update={"name": "other", "prompt": task.prompt.model_copy(update={"name": "title"})})
+    assert [published(store, each).state for each in (task, other)] == ["committed", "committed"]
+
+
+def test_as_good_on_the_holdout_is_good_enough(store: LoopStore, make_task: Callable[..., Task]) -> None:
+    same = PairedCount(num_pairs=10, both_passed=4, fixed=1, broken=1, both_failed=4)
+    assert published(store, make_task(approval=COMMIT), holdout={"pairs": same}).state == "committed"
+
+
+def test_as_many_changes_as_allowed_are_allowed(store: LoopStore, make_task: Callable[..., Task]) -> None:
+    texts = tuple(f"Rule {number}." for number in range(AutoCommitSpec().max_operations))
+    assert published(store, make_task(approval=COMMIT), texts=texts).state == "committed"

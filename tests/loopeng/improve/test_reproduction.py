@@ -16,6 +16,7 @@ from loopeng.attempt.harness import Harness
 from loopeng.errors import EngineError
 from loopeng.improve import propose, recover
 from loopeng.improve.reflection.reflectors import reflection_context
+from loopeng.improve.replaying import replay_seed
 from loopeng.improve.reproduction import Reproduction, confirmed_patterns, reproduction
 from loopeng.improve.unproposed import find_unproposed
 from loopeng.patterns import fingerprint as fingerprints
@@ -287,3 +288,9 @@ def test_progress_is_told(store: LoopStore, sampled: Task) -> None:
     propose(harness_of(store, sampled, on_event=events.append))
     told = [each for each in events if isinstance(each, GateProgress) and each.split == "reproduce"]
     assert [(each.num_finished, each.num_samples) for each in told] == [(number, 8) for number in range(1, 9)]
+
+
+def test_the_seed_is_never_that_of_the_suite(sampled: Task) -> None:
+    seed = replay_seed(sampled, "prop-1", "reproduce")
+    same = sampled.model_copy(update={"run": sampled.run.model_copy(update={"seed": seed})})
+    assert replay_seed(same, "prop-1", "reproduce") != seed

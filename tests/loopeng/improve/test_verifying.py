@@ -73,6 +73,10 @@ def corrupt(store: LoopStore, history: Proposal) -> Corrupt:
         ("UPDATE decision SET seen_hash = 'ffffffff' WHERE action = 'rollback'", "names the text ffffffff, ver-"),
         ("UPDATE decision SET evidence = '{}' WHERE action = 'rollback'", "leads from or to a version that is not"),
         ("UPDATE revision SET operations = '[]' WHERE revision = 1", "revision 1: its operations do not lead"),
+        (
+            "UPDATE revision SET rules = replace(rules, '20', '90') WHERE revision = 1",
+            "revision 1: its operations do not lead",
+        ),
         ("UPDATE revision SET text_hash = 'abc' WHERE revision = 2", "revision 2: its operations do not lead"),
         ("DELETE FROM revision WHERE revision = 1", "revision 1 is missing before it"),
         ("DELETE FROM revision WHERE revision = 2", "there is no proposal prop-"),

@@ -336,3 +336,12 @@ def test_a_kill_between_pending_and_the_call_loses_no_call(
         assert [headers["webhook-id"] for headers, _ in receiver.got] == [f"{proposal.id}-1"]
         recover(store)
     assert len(receiver.got) == 1
+
+
+@pytest.mark.parametrize("status", [408, 429])
+def test_answers_that_may_change_are_asked_for_again(
+    store: LoopStore, harness: Harness, make_task: Callable[..., Task], receiver: Receiver, status: int
+) -> None:
+    receiver.answers[:] = [status]
+    proposed(store, make_task, receiver.url)
+    assert store.deliveries()[0].next_try_at is not None

@@ -215,3 +215,32 @@ def test_muted_and_merged_patterns_lead_to_nothing_even_by_name(store: LoopStore
     assert why_not(store, task) == ["it is muted (long names)"]
     with pytest.raises(UsageError, match=f"{b.id}: it was merged into {a.id}: name that one"):
         propose(harness, pattern_ids=[b.id])
+
+
+def test_a_rollback_that_was_not_wanted_lets_no_pattern_rest(store: LoopStore) -> None:
+    task = task_of(6)
+    run_of(store, task, failing=5)
+    (trigger,) = find_triggers(store, task)
+    head = store.head("describe")
+    back = store.create_proposal(
+        task=task, base=head, pattern_ids=trigger.pattern_ids, expires_at=None, kind="rollback"
+    )
+    text = text_hash(head.template, ())
+    store.save_revision(
+        Revision(
+            proposal_id=back.id, revision=1, operations=(), rules=(), text_hash=text, author="watch",
+            created_at=store.now(),
+        )
+    )  # fmt: skip
+    store.move_proposal(back.id, to="pending", frm={"drafting"})
+    store.decide(action="reject", proposal_id=back.id, revision=1, seen_hash=text, by="ana", reason="keep it")
+    assert len(find_triggers(store, task)) == 1
+
+
+def test_the_rate_after_a_rejection_is_of_what_was_judged_since(store: LoopStore, clock: Clock) -> None:
+    task = task_of(60, cool_down="0s")
+    run_of(store, task, failing=9)
+    reject(store, task)
+    clock.now += NIGHT
+    run_of(store, task, failing=5, broken=50)
+    assert len(find_triggers(store, task)) == 1  # 5 of 10, not 5 of 60

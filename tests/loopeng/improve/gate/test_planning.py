@@ -234,7 +234,8 @@ def test_where_decoding_is_chance_the_baseline_runs_twice(store: LoopStore, harn
     assert report.test is not None and report.test.num_flip_pairs == 8
     (repeat,) = [run for run in store.runs(kind="gate") if run.arm == "repeat"]
     (baseline,) = [run for run in store.runs(kind="gate") if run.arm == "baseline"]
-    assert (repeat.seed, repeat.prompt_version_id) == (baseline.seed, baseline.prompt_version_id)
+    asked = [[attempt.messages for attempt in store.attempts(run.id)] for run in (repeat, baseline)]
+    assert repeat.seed == baseline.seed and asked[0] == asked[1]
 
 
 class LuckyEngine(DiceEngine):

@@ -13,7 +13,7 @@ from loopeng.approvals import approve, card, reject, rollback
 from loopeng.attempt.harness import Harness
 from loopeng.improve import check_watches, propose, recover
 from loopeng.improve.watch.undoing import inverse_operations, propose_rollbacks
-from loopeng.improve.watch.watching import lower_bound, upper_bound
+from loopeng.improve.watch.watching import _judge, lower_bound, upper_bound
 from loopeng.report.terminal_card import card_text
 from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, Proposal, Rule, RuleOperation, Sample, Task, Watch
@@ -352,3 +352,10 @@ def test_a_check_of_the_same_run_is_kept_once(store: LoopStore, committed: Propo
     assert watch.check is not None
     assert not store.save_watch_check(watch, watch.check.model_copy(update={"outcome": "reopened"}))
     assert outcomes(store) == {"fixed"} == states(store)
+
+
+def test_what_was_reopened_stays_so(store: LoopStore, committed: Proposal) -> None:
+    """Hundreds of clean samples afterwards do not undo it for this watch."""
+    watch, run = store.watches("describe")[0], store.runs(limit=1)[0]
+    assert _judge(watch, [(10, 10)], run).outcome == "no_better"
+    assert _judge(watch, [(10, 10), (10, 500)], run).outcome == "reopened"
