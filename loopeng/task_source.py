@@ -9,7 +9,7 @@ from typing import Any
 
 from loopeng.errors import TaskError
 from loopeng.schema import Rule
-from loopeng.validation import Loc, Problem, key_path
+from loopeng.validation import Loc, Problem
 from loopeng.yaml_lines import YamlDocument, parse_yaml, read_text
 
 __all__ = ["TaskSource", "TemplateText"]
@@ -48,10 +48,6 @@ class TaskSource:
         """The problem, with its place."""
         line = self.document.line(problem.loc)
         return TaskError(problem.message, file=self.document.file, line=line, suggestion=problem.suggestion)
-
-    def located(self, loc: Loc, error: TaskError) -> TaskError:
-        """An error raised without a place by what stands at ``loc``."""
-        return self.error(Problem(loc, f"{key_path(loc)}: {error.message}", error.suggestion))
 
     def raise_first(self, problems: Sequence[Problem]) -> None:
         """Raise the problem that stands first in the file, if there is one."""

@@ -140,7 +140,7 @@ def _proposal(store: LoopStore, proposal: Proposal) -> dict[str, Any]:
 def _suggestions(store: LoopStore, proposal: Proposal) -> list[dict[str, Any]]:
     return [
         each.model_dump(mode="json", exclude={"proposal_id", "created_at", "text_hash"})
-        for each in getattr(store, "suggestions", lambda _: [])(proposal.id)
+        for each in store.suggestions(proposal.id)
     ]
 
 

@@ -20,11 +20,11 @@ __all__ = ["LoopGroup", "app"]
 _EXIT_CODES = """\
 Exit codes:
   0  done; of a run: threshold met
-  1  internal error
+  1  internal error; of prompts verify: something does not agree
   2  usage or configuration
   3  finished below run.min_pass_rate
-  4  samples in error (outranks 3)
-  5  stopped by a limit; run again with --resume
+  4  samples, or a test, in error (outranks 3)
+  5  stopped by a limit; what is printed says how to go on
   6  still pending: --wait ended, or you answered no
   7  stale or conflicting decision
 130  interrupted, state saved

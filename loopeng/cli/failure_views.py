@@ -28,7 +28,7 @@ def failure_views(store: LoopStore, run: Run, reasons: Mapping[str, str] | None 
         if samples:
             example = shown_example(store, pattern, run.id, samples[0])
             views.append(FailureView(pattern, len(samples), **(example or {}), unproposed=why.get(pattern.id, "")))
-    return sorted(views, key=lambda view: (-view.num_samples, view.pattern.id))
+    return sorted(views, key=lambda view: -view.num_samples)
 
 
 def failure_document(view: FailureView) -> dict[str, Any]:

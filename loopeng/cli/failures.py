@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loopeng.cli.deciding import person
 from loopeng.cli.options import By, Db, Json, Reason
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def merge(
 
     with open_store(db) as store:
         gone = store.pattern(source)
-        kept = store.merge_patterns(gone.id, into, by=_person(by), reason=reason)
+        kept = store.merge_patterns(gone.id, into, by=person(by), reason=reason)
         told = f"{gone.id} is merged into {kept.id}, which has {count(kept.num_samples, 'sample')} now"
         _print_outcome(store, kept, told, json=json)
 
@@ -138,7 +139,7 @@ def mute(
     from loopeng.cli.places import open_store
 
     with open_store(db) as store:
-        muted = store.mute_pattern(pattern, by=_person(by), reason=reason)
+        muted = store.mute_pattern(pattern, by=person(by), reason=reason)
         _print_outcome(store, muted, f"{muted.id} is muted", json=json)
 
 
@@ -154,14 +155,8 @@ def unmute(pattern: _Pattern, by: By = None, reason: Reason = "", json: Json = F
     from loopeng.cli.places import open_store
 
     with open_store(db) as store:
-        found = store.unmute_pattern(pattern, by=_person(by), reason=reason)
+        found = store.unmute_pattern(pattern, by=person(by), reason=reason)
         _print_outcome(store, found, f"{found.id} is {found.state}", json=json)
-
-
-def _person(by: str | None) -> str:
-    from loopeng.settings import read_settings
-
-    return read_settings().person(by)
 
 
 def _print_outcome(store: LoopStore, pattern: FailurePattern, told: str, *, json: bool) -> None:

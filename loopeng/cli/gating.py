@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from loopeng.attempt.harness import Harness
 from loopeng.cli.output import note, print_json, print_text
-from loopeng.cli.places import command, find_database, found_task_file, open_store
+from loopeng.cli.places import command, find_database, found_task_file, open_store, placed_task
 from loopeng.cli.progress import LiveProgress
 from loopeng.errors import LoopError, NotFoundError, UsageError
 from loopeng.improve import advance
@@ -178,8 +178,7 @@ def _trial(store: LoopStore, proposal: Proposal) -> Trial:
 
 def _task(store: LoopStore, proposal: Proposal, options: GateOptions) -> Task:
     """The task as the proposal was made for, its folder where it is now."""
-    task = store.task(proposal.task_hash)
-    return task.model_copy(update={"path": found_task_file(task.path, find_database(options.db)) or task.path})
+    return placed_task(store.task(proposal.task_hash), find_database(options.db))
 
 
 def _limits(task: Task, options: GateOptions) -> BudgetSpec:

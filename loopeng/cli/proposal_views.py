@@ -33,6 +33,7 @@ __all__ = [
     "outcome_document",
     "outcome_text",
     "proposal_document",
+    "proposal_summary",
     "proposal_view",
     "queue_hints",
     "queue_rows",
@@ -90,6 +91,14 @@ def _undo(store: LoopStore, proposal: Proposal, db: Path) -> NextCommands | None
 def card_commands(card: Card, db: Path) -> NextCommands | None:
     """The same for a card."""
     return next_commands(card.proposal, card.text_hash, card.gate, db)
+
+
+def proposal_summary(store: LoopStore, proposal: Proposal, db: Path) -> str:
+    """The same as text; before the first revision is drafted, how far it has come."""
+    view = proposal_view(store, proposal, db)
+    if view is not None:
+        return proposal_text(view)
+    return f"proposal {proposal.id}  {state_text(proposal.state, proposal.state_reason)}"
 
 
 def proposal_document(view: ProposalView) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from loopeng.api import Loop
 from loopeng.cli.output import note, print_json, print_text
 from loopeng.cli.places import command, task_database, task_file
 from loopeng.cli.progress import LiveProgress
-from loopeng.cli.proposal_views import proposal_document, proposal_view
+from loopeng.cli.proposal_views import proposal_document, proposal_summary, proposal_view
 from loopeng.improve.unproposed import find_unproposed
 from loopeng.report.notices import nothing_text
-from loopeng.report.terminal import proposal_text, state_text
 from loopeng.settings import read_settings
 from loopeng.task_file import load_task
 
@@ -37,18 +36,11 @@ def propose_and_report(
         except KeyboardInterrupt:
             note(f"interrupted; everything is saved. Go on with:\n  {command('propose', db=database, task_path=path)}")
             return _INTERRUPTED
-        views = [(proposal, proposal_view(loop.store, proposal, database)) for proposal in proposals]
         if as_json:
-            print_json([proposal_document(view) for _, view in views if view is not None])
-        elif views:
-            print_text(
-                "\n\n".join(
-                    f"proposal {proposal.id}  {state_text(proposal.state, proposal.state_reason)}"
-                    if view is None
-                    else proposal_text(view)
-                    for proposal, view in views
-                )
-            )
+            views = (proposal_view(loop.store, proposal, database) for proposal in proposals)
+            print_json([proposal_document(view) for view in views if view is not None])
+        elif proposals:
+            print_text("\n\n".join(proposal_summary(loop.store, proposal, database) for proposal in proposals))
         else:
             note(nothing_text(find_unproposed(loop.store, loaded)))
     return 0

@@ -212,7 +212,10 @@ def snooze(
         raise UsageError("--for and --until both say when it wakes: give one of them")
     if duration is None and until is None:
         raise UsageError("until when? give --for TIME or --until DAY")
-    end, who = until.astimezone() if until is not None else None, person(by)
+    try:
+        end, who = until.astimezone() if until is not None else None, person(by)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"--until {until:%Y-%m-%d}: no such day in this time zone") from error
     with open_store(db) as store:
         outcome = put_aside(store, proposal, by=who, until=end, for_=duration, seen=seen, reason=reason)
         print_outcome(store, outcome, json=json, db=db)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from loopeng.cli.error_views import error_views
 from loopeng.cli.failure_views import failure_document, failure_views
-from loopeng.cli.proposal_views import proposal_document, proposal_view
+from loopeng.cli.proposal_views import proposal_document, proposal_summary, proposal_view
 from loopeng.errors import UsageError
 from loopeng.report.layout import moment
 from loopeng.report.notices import errors_text
-from loopeng.report.terminal import failures_text, final_rate, first_rate, proposal_text, run_text, state_text
+from loopeng.report.terminal import failures_text, final_rate, first_rate, run_text
 from loopeng.schema.attempts import RunKind
 
 if TYPE_CHECKING:
@@ -92,13 +92,7 @@ def report_text(store: LoopStore, summary: RunSummary, task: Task, proposals: Se
     failures = failure_views(store, run, _unproposed(store, run, task, proposals))
     if failures or (run.kind, run.status) == ("suite", "finished"):
         parts.append(failures_text(failures))
-    for proposal in proposals:
-        view = proposal_view(store, proposal, db)
-        parts.append(
-            proposal_text(view)
-            if view is not None
-            else f"proposal {proposal.id}  {state_text(proposal.state, proposal.state_reason)}"
-        )
+    parts += [proposal_summary(store, proposal, db) for proposal in proposals]
     return "\n\n".join(parts)
 
 

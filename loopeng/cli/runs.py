@@ -20,7 +20,7 @@ def list_(
         str,
         typer.Option("--kind", metavar="KIND", help="suite, live, reproduce, reflect, screen, gate, holdout, all."),
     ] = "suite",
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The newest N.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=2**31 - 1, metavar="N", help="The newest N.")] = 20,
     json: Json = False,
     db: Db = None,
 ) -> None:

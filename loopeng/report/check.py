@@ -70,7 +70,7 @@ def _least_pairs(alpha: float) -> int:
     >>> _least_pairs(0.05)
     6
     """
-    return math.ceil(math.log2(2 / alpha))
+    return math.ceil(1 - math.log2(alpha))
 
 
 def _autonomy_remarks(task: Task) -> list[str]:

@@ -18,7 +18,14 @@ from loopeng.schema.improvement import PatternState, ProposalState
 from loopeng.store.improve_tables import ProposalRow
 from loopeng.store.tables import FailurePatternRow, PromptRow, PromptVersionRow
 
-__all__ = ["RELEASING_STATES", "change_state", "mark_patterns", "overdue", "settle"]
+__all__ = [
+    "RELEASING_STATES",
+    "change_state",
+    "mark_patterns",
+    "open_proposals_about",
+    "overdue",
+    "settle",
+]
 
 RELEASING_STATES: frozenset[str] = frozenset(
     {"rejected", "expired", "stale", "archived"}
@@ -69,6 +76,13 @@ def _why_stale(session: Session, row: ProposalRow, head_id: str) -> str:
     if row.revision and row.kind == "change":
         what_now = f"'loopeng queue rebase {row.id}' makes it for that one"
     return f"made for version {base}, but the head is version {head} by now: {what_now}"
+
+
+def open_proposals_about(session: Session, prompt_name: str, pattern_ids: Collection[str]) -> list[ProposalRow]:
+    """The open proposals for a prompt that are about any of the patterns, the oldest first."""
+    same_prompt = select(ProposalRow).where(ProposalRow.prompt_name == prompt_name).order_by(col(ProposalRow.seq))
+    open_ones = session.exec(same_prompt.where(col(ProposalRow.state).in_(OPEN_STATES)))
+    return [row for row in open_ones if set(pattern_ids) & set(row.pattern_ids)]
 
 
 def change_state(session: Session, row: ProposalRow, to: ProposalState, reason: str | None = None) -> None:

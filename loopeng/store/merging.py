@@ -11,10 +11,10 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from loopeng.errors import ConflictError, UsageError
-from loopeng.schema import OPEN_STATES, Decision, FailurePattern
+from loopeng.schema import Decision, FailurePattern
 from loopeng.schema.improvement import Action, PatternState
 from loopeng.store.improve_tables import DecisionRow, ProposalRow
-from loopeng.store.lifecycle import settle
+from loopeng.store.lifecycle import open_proposals_about, settle
 from loopeng.store.patterns import PatternRoom, root_of
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
 from loopeng.store.tables import FailurePatternRow, OccurrenceRow
@@ -137,9 +137,7 @@ def _refuse_merged(session: Session, row: FailurePatternRow) -> None:
 
 
 def _open_proposal(session: Session, pattern: FailurePatternRow) -> ProposalRow | None:
-    same_prompt = select(ProposalRow).where(ProposalRow.prompt_name == pattern.prompt_name)
-    open_ones = session.exec(same_prompt.where(col(ProposalRow.state).in_(OPEN_STATES)))
-    return next((row for row in open_ones if pattern.id in row.pattern_ids), None)
+    return next(iter(open_proposals_about(session, pattern.prompt_name, [pattern.id])), None)
 
 
 def _move_occurrences(session: Session, frm: str, to: str) -> int:

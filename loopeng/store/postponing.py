@@ -9,6 +9,7 @@ from sqlmodel import Session
 
 from loopeng.errors import ConflictError, RevisionMismatchError, StaleProposalError, UsageError
 from loopeng.schema import Decision, Revision
+from loopeng.schema.improve_sections import LONGEST_WAIT_S
 from loopeng.store.decisions import find_decidable
 from loopeng.store.improve_tables import DecisionRow, ProposalRow, RevisionRow
 from loopeng.store.lifecycle import change_state, mark_patterns, settle
@@ -19,7 +20,7 @@ from loopeng.store.tables import PromptVersionRow
 
 __all__ = ["PostponingRoom"]
 
-_LONGEST_SLEEP = timedelta(weeks=520)
+_LONGEST_SLEEP = timedelta(seconds=LONGEST_WAIT_S)
 
 
 class PostponingRoom(ProposalRoom):

@@ -9,11 +9,11 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from loopeng.errors import ConflictError, NotFoundError, RevisionMismatchError, UsageError
-from loopeng.schema import OPEN_STATES, Decision, GateReport, PromptVersion, Proposal, Revision, Task
+from loopeng.schema import Decision, GateReport, PromptVersion, Proposal, Revision, Task
 from loopeng.schema.improvement import PatternState, ProposalKind, ProposalState
 from loopeng.store.deliveries import put_into_outbox
 from loopeng.store.improve_tables import DecisionRow, GateReportRow, ProposalRow, RevisionRow
-from loopeng.store.lifecycle import change_state, mark_patterns, overdue, settle
+from loopeng.store.lifecycle import change_state, mark_patterns, open_proposals_about, overdue, settle
 from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
 from loopeng.store.tasks import write_task
@@ -221,7 +221,6 @@ def add_revision(session: Session, proposal: ProposalRow, revision: Revision) ->
 
 def refuse_shared_patterns(session: Session, prompt_name: str, pattern_ids: Collection[str]) -> None:
     """Raise ConflictError where an open proposal for the prompt is about one of the patterns already."""
-    same_prompt = select(ProposalRow).where(ProposalRow.prompt_name == prompt_name)
-    for row in session.exec(same_prompt.where(col(ProposalRow.state).in_(OPEN_STATES))):
-        if shared := sorted(set(pattern_ids) & set(row.pattern_ids)):
-            raise ConflictError(f"{row.id} ({row.state}) is about {', '.join(shared)} already")
+    for row in open_proposals_about(session, prompt_name, pattern_ids):
+        shared = sorted(set(pattern_ids) & set(row.pattern_ids))
+        raise ConflictError(f"{row.id} ({row.state}) is about {', '.join(shared)} already")

@@ -8,7 +8,6 @@ from datetime import datetime
 from sqlmodel import Session, and_, col, select
 
 from loopeng.schema import (
-    OPEN_STATES,
     EvalResult,
     PromptVersion,
     Proposal,
@@ -21,7 +20,7 @@ from loopeng.schema import (
 from loopeng.schema.improvement import PatternState
 from loopeng.store.deliveries import put_into_outbox
 from loopeng.store.improve_tables import ProposalRow, WatchRow
-from loopeng.store.lifecycle import mark_patterns, settle
+from loopeng.store.lifecycle import mark_patterns, open_proposals_about, settle
 from loopeng.store.prompts import head_version
 from loopeng.store.proposals import insert_proposal
 from loopeng.store.room import Room
@@ -151,9 +150,7 @@ def _may_be_asked(session: Session, watched: ProposalRow, watch: Watch, base: Pr
     asked = {row.state for row in _rollbacks_of(session, watched, watch.created_at)}
     if asked - _ASKED_AGAIN or head_version(session, base.prompt_name).id != base.id:
         return False
-    same_prompt = select(ProposalRow).where(ProposalRow.prompt_name == base.prompt_name)
-    open_ones = session.exec(same_prompt.where(col(ProposalRow.state).in_(OPEN_STATES)))
-    return not any(set(watched.pattern_ids) & set(row.pattern_ids) for row in open_ones)
+    return not open_proposals_about(session, base.prompt_name, watched.pattern_ids)
 
 
 def _rollbacks_of(session: Session, watched: ProposalRow, since: datetime) -> list[ProposalRow]:

@@ -79,7 +79,7 @@ BROKEN = [
     Broken("retry policy", "retry: escalate", "retry: escalte", "retry", "loop.retry", "'escalate'"),
     Broken("duration", "expires: 7d", "expires: soon", "approval", "'soon' is not a duration"),
     Broken("no time", "expires: 7d", "expires: 0s", "approval", "approval.expires: '0s' must be more than 0s"),
-    Broken("too much time", "expires: 7d", "expires: 999999w", "approval", "at most ten years"),
+    Broken("too much time", "expires: 7d", "expires: 999999w", "approval", "longer than ten years"),
     Broken("infinite number", "[0, 0.4, 0.8]", "[0, .inf]", "temperatures", "temperatures[1] must be a finite number"),
     Broken("absurd number", "max_tokens: 64", "max_tokens: 9000000", "max_tokens", "at most 1,000,000, not 9000000"),
     Broken(

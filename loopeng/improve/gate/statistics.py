@@ -132,6 +132,8 @@ def expected_power(
 
     >>> round(expected_power(16, 0.0, 0.025), 3), expected_power(5, 0.0, 0.025)
     (0.895, 0.0)
+    >>> [round(expected_power(80, 0.6, 0.05 / (look * (look + 1))), 2) for look in (1, 2, 3, 5)]
+    [0.98, 0.94, 0.91, 0.82]
     """
     to_fixed, to_broken = (1 - base_rate) * fixes, base_rate * breaks
     discordant = to_fixed + to_broken

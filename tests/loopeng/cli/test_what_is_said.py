@@ -88,3 +88,25 @@ def test_an_address_of_another_kind(shop: Shop, invoke: Invoke) -> None:
 def test_proposing_before_the_first_run_says_what_comes_first(shop: Shop, invoke: Invoke) -> None:
     told = invoke("propose", code=2).stderr
     assert "nothing is known of prompt 'describe' yet: run the task first, to see what fails" in told
+
+
+@pytest.mark.parametrize("key", ["improve: {cool_down: 99999999999999999999w}", "approval: {expires: 521w}"])
+def test_a_time_that_no_calendar_has_is_a_mistake_in_the_file(shop: Shop, invoke: Invoke, key: str) -> None:
+    shop.change("loop: {", f"{key}\nloop: {{")
+    told = invoke("check", code=2).stderr
+    assert "is longer than ten years (520w)" in told and "task.yaml:" in told
+
+
+@pytest.mark.parametrize("when", [("--for", "999999999999w"), ("--until", "0001-01-01")])
+def test_nor_can_anything_sleep_until_then(ran: Shop, invoke: Invoke, when: tuple[str, str]) -> None:
+    (proposal,) = json.loads(invoke("queue", "list", "--json").stdout)
+    assert "internal error" not in invoke("queue", "snooze", proposal["id"], *when, code=2).stderr
+
+
+def test_an_alpha_near_nothing_is_told_what_it_takes(shop: Shop, invoke: Invoke) -> None:
+    shop.change("loop: {", "gate: {alpha: 1.0e-320}\nloop: {")
+    assert "can never be evidence of improvement" in invoke("check").stdout
+
+
+def test_more_runs_than_there_can_be(ran: Shop, invoke: Invoke) -> None:
+    assert "internal error" not in invoke("runs", "list", "--limit", "9" * 23, code=2).stderr
