@@ -27,9 +27,12 @@ __all__ = [
     "load_engine",
 ]
 
-# OpenMP reads this once, when torch loads. Threads that spin while they wait cost 30 times the pass as soon as another
-# process wants a core (measured: 1184 ms against 42 ms a pass, 135M, 2 cores); asleep they cost nothing.
+# OpenMP reads these once, when torch loads. Threads that spin while they wait cost 30 times the pass as soon as another
+# process wants a core (1184 ms against 42 ms a pass, 135M, 2 cores); threads that sleep at once cost a half more on a
+# quiet machine (33 ms against 22), because a pass wakes them 120 times. A short spin (some microseconds) has most of
+# both: 27 ms quiet, 48 ms beside a busy process.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 _MODULES = {
     "DecodeStats": "specdec_core.metrics",

@@ -21,7 +21,7 @@ from specdec_core.models.base import TargetModel, round_up
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.types import Draft, Round
-from specdec_core.verification import Verdict, verify_match
+from specdec_core.verification import Verdict, Verify, verify_match
 
 __all__ = ["Generation", "decode"]
 
@@ -36,6 +36,7 @@ class Generation:
     stopper: StopChecker
     max_draft_tokens: int
     max_new_tokens: int
+    verify: Verify = verify_match
     stats: DecodeStats = field(default_factory=DecodeStats)
 
     @property
@@ -75,7 +76,7 @@ def _round(generation: Generation) -> Round:
     draft = _propose(generation)
     generation.stats.draft_time_s += time.perf_counter() - started
     logits = generation.target.decode((generation.generated_ids[-1], *draft.token_ids))
-    verdict = verify_match(logits, draft.token_ids, generation.pipeline, generation.generated_ids)
+    verdict = generation.verify(logits, draft, generation.pipeline, generation.generated_ids)
     num_emitted = _commit(generation, verdict.token_ids)
     generation.target.rollback(len(generation.prompt_ids) + len(generation.generated_ids) - 1)
     generation.stats.decode_time_s += time.perf_counter() - started
@@ -114,7 +115,8 @@ def _propose(generation: Generation) -> Draft:
         token_ids = tuple(map(operator.index, draft.token_ids[:limit]))
     if not all(0 <= token_id < generation.target.vocab_size for token_id in token_ids):
         raise DrafterError(f"drafter {generation.drafter.name!r} proposed ids outside the vocabulary: {token_ids!r}")
-    return Draft(token_ids, draft.source)
+    probs = None if draft.probs is None else draft.probs[: len(token_ids)]
+    return Draft(token_ids, draft.source, probs)
 
 
 @contextmanager

@@ -41,17 +41,18 @@ class HardwareRow:
     device_kind: str  # "cpu", "cuda"
     instruction_set: str  # of instruction_set(), for CPUs
     dtype: str
-    width: int  # rows of a decode pass
+    width: int  # rows of the widest decode pass
     exactness: Exactness  # the default; the self-test may still lower it
     packed: bool  # weights in oneDNN's layout
     reason: str
+    narrow_widths: tuple[int, ...] = ()  # cheaper passes for short drafts, where the self-test finds the same bits
 
 
-_PACKED = "with packed weights 8 rows cost about what one does, 16 rows a third more (measured on AVX512-BF16, 135M)"
+_PACKED = "with packed weights 4 to 8 rows cost what one does, 16 a third more, 32 twice (AVX512-BF16, 135M and 1.5B)"
 HARDWARE_TABLE = (
     HardwareRow("cuda", "*", "bfloat16", 16, "bitwise", False, "16 rows share one read of the weights on tensor cores"),
-    HardwareRow("cpu", "amx_bf16", "bfloat16", 16, "bitwise", True, "AMX tiles hold 16 rows"),
-    HardwareRow("cpu", "avx512_bf16", "bfloat16", 8, "bitwise", True, _PACKED),
+    HardwareRow("cpu", "amx_bf16", "bfloat16", 32, "bitwise", True, "AMX tiles hold 16 rows, two of them 32", (16,)),
+    HardwareRow("cpu", "avx512_bf16", "bfloat16", 32, "bitwise", True, _PACKED, (4, 8, 16)),
     HardwareRow(
         "cpu",
         "*",
@@ -60,6 +61,7 @@ HARDWARE_TABLE = (
         "law",
         True,
         "8 rows may cost more than one here; ask for bitwise to have the bits too",
+        (4,),
     ),
     HardwareRow("*", "*", "*", 16, "law", False, "no measurement for this combination: only the law is promised"),
 )
@@ -121,7 +123,7 @@ def choose_numerics(
         device: CPU or CUDA.
         dtype: "auto" or one of float64, float32, bfloat16, float16.
         exactness: None takes the row's default.
-        width: Rows of a decode pass; None takes the row's.
+        width: Rows of the widest decode pass; None takes the row's.
 
     Raises:
         RequestError: an unknown dtype or exactness, or a width below 1.
@@ -138,7 +140,9 @@ def choose_numerics(
     if width is not None and width < 1:
         raise RequestError(f"width must be at least 1, got {width!r}")
     row = find_row(device.type, isa, dtype)
-    geometry = Geometry(exactness or row.exactness, width or row.width)
+    widest = width or row.width
+    narrow_widths = tuple(narrow for narrow in row.narrow_widths if narrow < widest)
+    geometry = Geometry(exactness or row.exactness, widest, narrow_widths=narrow_widths)
     reasons.append(f"exactness {geometry.exactness}" + (": as asked" if exactness else f": {row.reason}"))
     reasons.append(f"width {geometry.width}: " + ("as asked" if width else f"the table's for {device.type} {dtype}"))
     packed = row.packed and can_pack(device, _DTYPES[dtype])

@@ -21,7 +21,7 @@ from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
-from specdec_core.models.selftest import find_variance
+from specdec_core.models.selftest import agreeing_widths, find_variance
 from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
 
 __all__ = ["LoadedModel", "fetch", "load_model", "settle_exactness"]
@@ -132,13 +132,26 @@ def settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[L
         return target, []
     variance = find_variance(target)
     if variance is None:
-        return target, ["self-test passed: a row's bits depend on nothing but its sequence"]
+        return _with_agreeing_widths(target)
     if asked == "bitwise":
         raise ExactnessError(f'exactness="bitwise" does not hold on this machine: {variance}')
     message = f"falling back to exactness 'law': {variance}"
     warnings.warn(message, stacklevel=3)
     geometry = replace(target.geometry, exactness="law")
     return LlamaTarget(target.network, target.cache, geometry, target.context_length), [message]
+
+
+def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
+    """The target without the narrow passes that would change bits, and what the self-test found."""
+    reasons = ["self-test passed: a row's bits depend on nothing but its sequence"]
+    geometry = replace(target.geometry, narrow_widths=agreeing_widths(target))
+    if geometry == target.geometry:
+        return target, reasons
+    dropped = sorted(set(target.geometry.narrow_widths) - set(geometry.narrow_widths))
+    reasons.append(
+        f"no passes of {', '.join(map(str, dropped))} rows: their bits differ from those of {geometry.width}"
+    )
+    return LlamaTarget(target.network, target.cache, geometry, target.context_length), reasons
 
 
 def _fingerprint(numerics: Numerics, geometry: Geometry, digest: str) -> NumericsFingerprint:

@@ -8,6 +8,7 @@ speculation by Daliri et al. 2024, arXiv 2408.07978): ``argmax(logits / temperat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from specdec_core.errors import RequestError
 
-__all__ = ["LogitsPipeline", "SamplingParams", "position_noise"]
+__all__ = ["Constraint", "LogitsPipeline", "SamplingParams", "position_noise"]
 
 _Processor = Callable[[Tensor, Sequence[int]], Tensor]  # (logits [vocab], generated ids) -> logits [vocab]
 
@@ -50,15 +51,31 @@ class SamplingParams(BaseModel):
         return self.temperature == 0
 
 
+class Constraint(Protocol):
+    """A grammar that the text must follow. Stateless to its callers: every question names the whole prefix."""
+
+    def allowed(self, generated_ids: Sequence[int]) -> Tensor:
+        """Which tokens may follow, [vocab], bool; at least one is true."""
+        ...
+
+    def forced(self, generated_ids: Sequence[int], max_tokens: int) -> tuple[int, ...]:
+        """The tokens that must follow because nothing else may, at most ``max_tokens``; often none."""
+        ...
+
+
 class LogitsPipeline:
-    """The processors of one request, in order: repetition penalty, temperature, top-k, top-p.
+    """The processors of one request, in order: constraint, repetition penalty, temperature, top-k, top-p.
 
     Stateless: every call gets the tokens generated so far, so each row sees the draft tokens accepted before it.
     """
 
-    def __init__(self, params: SamplingParams, prompt_ids: Sequence[int] = ()) -> None:
+    def __init__(
+        self, params: SamplingParams, prompt_ids: Sequence[int] = (), constraint: Constraint | None = None
+    ) -> None:
         self.params = params
         self._processors = _build_processors(params, prompt_ids)
+        if constraint is not None:
+            self._processors.insert(0, _only_allowed(constraint))
 
     def process(self, logits: Tensor, generated_ids: Sequence[int]) -> Tensor:
         """Processed logits, [vocab]: softmax of them is the law of the next token. Filtered tokens are -inf."""
@@ -123,6 +140,13 @@ def _build_processors(params: SamplingParams, prompt_ids: Sequence[int]) -> list
     if params.top_p < 1:
         processors.append(_top_p(params.top_p))
     return processors
+
+
+def _only_allowed(constraint: Constraint) -> _Processor:
+    def apply(logits: Tensor, generated_ids: Sequence[int]) -> Tensor:
+        return logits.masked_fill(~constraint.allowed(generated_ids).to(logits.device), -torch.inf)
+
+    return apply
 
 
 def _repetition_penalty(penalty: float, prompt_ids: frozenset[int]) -> _Processor:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
 
 from specdec_core.metrics import DecodeStats, NumericsFingerprint
 from specdec_core.sampling import SamplingParams
@@ -46,10 +47,15 @@ class GenerationRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Tokens that a drafter proposes to follow the last emitted one."""
+    """Tokens that a drafter proposes to follow the last emitted one.
+
+    ``probs`` [num_draft, vocab] holds the law that each token was drawn from; None where tokens were chosen rather than
+    drawn (a one-hot law). Rejection verification needs it, match verification does not look at it.
+    """
 
     token_ids: tuple[int, ...] = ()
     source: str = "none"
+    probs: Tensor | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,16 @@ as long as all draft tokens before it were equal to the choices there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
 from specdec_core.sampling import LogitsPipeline
+from specdec_core.types import Draft
 
-__all__ = ["Verdict", "verify_match"]
+__all__ = ["Verdict", "Verify", "verify_match"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +38,20 @@ class Verdict:
     last: Literal["recovered", "bonus"]
 
 
-def verify_match(
-    logits: Tensor, draft_token_ids: Sequence[int], pipeline: LogitsPipeline, generated_ids: Sequence[int]
-) -> Verdict:
+Verify = Callable[[Tensor, Draft, LogitsPipeline, Sequence[int]], Verdict]
+"""(logits [num_draft + 1, vocab], draft, pipeline, generated ids) -> verdict."""
+
+
+def verify_match(logits: Tensor, draft: Draft, pipeline: LogitsPipeline, generated_ids: Sequence[int]) -> Verdict:
     """Walk the rows of ``logits`` [num_draft + 1, vocab] from left to right and stop at the first mismatch.
 
     Row i holds the target's logits after ``generated_ids`` and the first i draft tokens.
     """
     prefix = list(generated_ids)
-    for num_accepted, draft_token in enumerate(draft_token_ids):
+    for num_accepted, draft_token in enumerate(draft.token_ids):
         token = pipeline.choose(logits[num_accepted], prefix)
         prefix.append(token)
         if token != draft_token:
             return Verdict(tuple(prefix[len(generated_ids) :]), num_accepted, "recovered")
-    prefix.append(pipeline.choose(logits[len(draft_token_ids)], prefix))
-    return Verdict(tuple(prefix[len(generated_ids) :]), len(draft_token_ids), "bonus")
+    prefix.append(pipeline.choose(logits[len(draft.token_ids)], prefix))
+    return Verdict(tuple(prefix[len(generated_ids) :]), len(draft.token_ids), "bonus")

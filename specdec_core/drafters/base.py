@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.types import Draft
@@ -18,12 +18,16 @@ __all__ = ["DraftContext", "Drafter"]
 
 @dataclass(frozen=True, slots=True)
 class DraftContext:
-    """What a drafter may know of a request. ``pipeline`` lets a drafter with a law draw with the target's noise."""
+    """What a drafter may know of a request. ``pipeline`` lets a drafter with a law draw with the target's noise.
+
+    Under ``rejection`` a drafter that draws must use noise of its own and give the law it drew from in ``Draft.probs``.
+    """
 
     prompt_ids: tuple[int, ...]
     reference_ids: tuple[tuple[int, ...], ...]  # most likely first
     pipeline: LogitsPipeline
     eos_token_ids: tuple[int, ...] = ()
+    verification: Literal["match", "rejection"] = "match"
 
     def continuations(self, num_context: int = 4) -> Iterator[tuple[int, ...]]:
         """The reference texts as they would stand here, the most likely last.

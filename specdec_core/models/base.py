@@ -26,16 +26,26 @@ def round_up(value: int, block: int) -> int:
 class Geometry:
     """The shape of every pass: bits depend on shapes, so shapes are part of the contract.
 
-    In ``bitwise`` exactness each decode pass has exactly ``width`` rows (unused ones padded), and prefill runs in
-    chunks of exactly ``chunk`` rows counted from position 0 (the last one padded). In ``law`` exactness a pass has as
-    many rows as there are tokens, at most ``width``. In both, the KV extent is counted from slot 0 and rounded up to
-    ``kv_block``.
+    In ``bitwise`` exactness a decode pass has ``width`` rows or one of ``narrow_widths``, the fewest that hold its
+    tokens (unused rows padded): the self-test keeps only narrow widths whose bits are those of ``width``. Prefill runs
+    in chunks of exactly ``chunk`` rows counted from position 0 (the last one padded). In ``law`` exactness a pass has
+    as many rows as there are tokens, at most ``width``. In both, the KV extent is counted from slot 0 and rounded up
+    to ``kv_block``.
+
+    >>> [Geometry("bitwise", 16, narrow_widths=(4, 8)).num_decode_rows(num_tokens) for num_tokens in (1, 5, 9)]
+    [4, 8, 16]
     """
 
     exactness: Exactness
     width: int
     chunk: int = 64
     kv_block: int = 64
+    narrow_widths: tuple[int, ...] = ()  # ascending, each below width
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Rows that a bitwise decode pass may have, ascending."""
+        return (*self.narrow_widths, self.width)
 
     @property
     def max_draft_tokens(self) -> int:
@@ -44,7 +54,9 @@ class Geometry:
 
     def num_decode_rows(self, num_tokens: int) -> int:
         """Rows of a decode pass over ``num_tokens`` tokens."""
-        return self.width if self.exactness == "bitwise" else num_tokens
+        if self.exactness == "law":
+            return num_tokens
+        return next((width for width in self.narrow_widths if width >= num_tokens), self.width)
 
     def num_prefill_rows(self, num_tokens: int) -> int:
         """Rows of a prefill pass over ``num_tokens`` (at most ``chunk``) tokens."""

@@ -8,6 +8,9 @@ Few layers and a made-up past suffice, and keep it within a second: which kernel
 decided by shapes, dtypes and strides, and these are the same in every layer and for any values. A different order of
 addition shows in the hidden state within two layers, because thousands of sums per row would all have to round alike.
 The head has a shape of its own and is compared by moving rows through it.
+
+Narrower passes are welcome where they give the very bits of the widest ones: ``agreeing_widths`` plays the same tokens
+through both.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from torch import Tensor
 from specdec_core.models.base import round_up
 from specdec_core.models.runner import LlamaTarget
 
-__all__ = ["find_variance"]
+__all__ = ["agreeing_widths", "find_variance"]
 
 _NUM_LAYERS = 2
 _EXTENTS = (64, 512, 1024)  # 64 against 128, and both sides of the block sizes attention kernels are known to use
@@ -38,14 +41,33 @@ def find_variance(target: LlamaTarget) -> str | None:
     target.rollback(0)
     trial = _Trial(target)
     last_place = target.context_length - 1
-    boundaries = sorted({extent for extent in (*_EXTENTS, last_place // 64 * 64) if 0 < extent <= last_place})
     last_chunk = last_place // target.geometry.chunk * target.geometry.chunk
     checks: list[Callable[[], str | None]] = [
         trial.head_variance,
-        *(partial(trial.decode_variance, boundary) for boundary in boundaries or [last_place]),
+        *(partial(trial.decode_variance, boundary) for boundary in _boundaries(target)),
         *(partial(trial.prefill_variance, start) for start in sorted({0, last_chunk})),
     ]
     return next((variance for check in checks if (variance := check()) is not None), None)
+
+
+@torch.inference_mode()
+def agreeing_widths(target: LlamaTarget) -> tuple[int, ...]:
+    """The narrow widths of the target's geometry whose rows have the bits of its widest passes, ascending."""
+    target.rollback(0)
+    trial = _Trial(target)
+    return tuple(
+        narrow
+        for narrow in target.geometry.narrow_widths
+        if trial.narrow_head_agrees(narrow)
+        and all(trial.narrow_agrees(narrow, boundary) for boundary in _boundaries(target))
+    )
+
+
+def _boundaries(target: LlamaTarget) -> list[int]:
+    """Slots around which decode passes are tried; the last place where the context is shorter than a block."""
+    last_place = target.context_length - 1
+    boundaries = sorted({extent for extent in (*_EXTENTS, last_place // 64 * 64) if 0 < extent <= last_place})
+    return boundaries or [last_place]
 
 
 class _Trial:
@@ -93,6 +115,28 @@ class _Trial:
                             f" ({width} rows, extents around {boundary})"
                         )
         return None
+
+    def narrow_agrees(self, narrow: int, boundary: int) -> bool:
+        """Whether passes of ``narrow`` rows give the hidden bits of the widest pass around slot ``boundary``.
+
+        Full passes cover every row of the wide one; in padded ones a token stands alone.
+        """
+        width = self._geometry.width
+        first = max(0, min(boundary - width // 2, self._last_place - width))
+        ids = self._ids[:width]
+        together = self._pass(ids, first, width)
+        full = [(place, narrow) for place in {*range(0, width - narrow, narrow), width - narrow}]
+        alone = [(place, 1) for place in (0, 1, width - narrow)]
+        for place, num_tokens in sorted([*full, *alone], reverse=True):  # highest first, as below
+            rows = self._pass(ids[place : place + num_tokens], first + place, narrow)[:num_tokens]
+            if not torch.equal(rows, together[place : place + num_tokens]):
+                return False
+        return True
+
+    def narrow_head_agrees(self, narrow: int) -> bool:
+        """Whether the head of ``narrow`` rows gives the bits of the widest one."""
+        rows = self._pass(self._ids[: self._geometry.width], 0, self._geometry.width)
+        return torch.equal(self._network.logits(rows[:narrow]), self._network.logits(rows)[:narrow])
 
     def prefill_variance(self, start: int) -> str | None:
         """Chunks whose second halves differ, or are padding: the rows of the first half must not."""

@@ -14,8 +14,8 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(
     ("device_kind", "isa", "dtype", "width", "exactness", "packed"),
     [
-        ("cpu", "amx_bf16", "bfloat16", 16, "bitwise", True),
-        ("cpu", "avx512_bf16", "bfloat16", 8, "bitwise", True),
+        ("cpu", "amx_bf16", "bfloat16", 32, "bitwise", True),
+        ("cpu", "avx512_bf16", "bfloat16", 32, "bitwise", True),
         ("cpu", "amx_bf16", "float32", 8, "law", True),
         ("cpu", "avx2", "float32", 8, "law", True),
         ("cpu", "aarch64", "float32", 8, "law", True),
@@ -51,6 +51,8 @@ def test_what_is_asked_for_overrides_the_row() -> None:
     assert (numerics.geometry.exactness, numerics.geometry.width) == ("bitwise", 3)
     assert "exactness bitwise: as asked" in numerics.reasons
     assert choose_numerics(CPU, dtype="float32", exactness="bitwise").geometry.width == 8
+    assert choose_numerics(CPU, dtype="float32", width=3).geometry.widths == (3,)
+    assert choose_numerics(CPU, dtype="float32").geometry.widths == (4, 8)
 
 
 @pytest.mark.parametrize(

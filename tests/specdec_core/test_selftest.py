@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from specdec_core.loading import settle_exactness
 from specdec_core.models.llama import LlamaNetwork
-from specdec_core.models.selftest import find_variance
+from specdec_core.models.selftest import agreeing_widths, find_variance
 from tests.specdec_core.tiny_models import Leak, make_leaky_llama, make_tiny_llama
 
 
@@ -64,6 +65,31 @@ def test_it_finds_a_head_that_looks_at_its_neighbours() -> None:
     target = make_tiny_llama(dtype=torch.float32)
     target.network.__class__ = LeakyHead
     assert "head's rows depend on their neighbours" in (find_variance(target) or "")
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_narrow_passes_are_kept_only_where_they_have_the_bits_of_the_widest() -> None:
+    """A one-row pass takes another kernel on many machines: a narrow width is a claim to be checked, never assumed."""
+
+    def other_kernel(hidden: Tensor, start: int, extent: int) -> Tensor:
+        return hidden * (1 + 2**-20) if hidden.shape[0] == 4 and start > 500 else hidden
+
+    target = make_leaky_llama(other_kernel, width=16, narrow_widths=(4, 8))
+    assert agreeing_widths(target) == (8,)
+    settled, reasons = settle_exactness(target, asked="bitwise")
+    assert settled.geometry.widths == (8, 16)
+    assert "no passes of 4 rows" in reasons[1]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_head_of_few_rows_with_other_bits_drops_the_width() -> None:
+    class OtherHead(LlamaNetwork):
+        def logits(self, hidden: Tensor) -> Tensor:
+            return super().logits(hidden) * (1 + 2**-20 * (hidden.shape[0] == 8))
+
+    target = make_tiny_llama(dtype=torch.float32, width=16, narrow_widths=(4, 8))
+    target.network.__class__ = OtherHead
+    assert agreeing_widths(target) == (4,)
 
 
 @pytest.mark.slow

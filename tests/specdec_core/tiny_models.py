@@ -63,6 +63,7 @@ def make_tiny_llama(
     *,
     exactness: Exactness = "bitwise",
     width: int = 8,
+    narrow_widths: tuple[int, ...] = (),
     chunk: int = 64,
     kv_block: int = 64,
     context_length: int = 1024,
@@ -71,7 +72,7 @@ def make_tiny_llama(
     device: str = "cpu",
 ) -> LlamaTarget:
     """A random two-layer Llama with 97 tokens."""
-    geometry = Geometry(exactness, width, chunk, kv_block)
+    geometry = Geometry(exactness, width, chunk, kv_block, narrow_widths)
     return target_from_config(
         TINY_CONFIG,
         random_tensors(TINY_CONFIG, seed),
@@ -123,9 +124,9 @@ class LeakyNetwork(LlamaNetwork):
         return self.leak(super().forward(token_ids, start, extent, *args, **kwargs), start, extent)
 
 
-def make_leaky_llama(leak: Leak) -> LlamaTarget:
+def make_leaky_llama(leak: Leak, **options: Any) -> LlamaTarget:
     """A tiny float32 Llama that breaks the bitwise promise by ``leak``."""
-    target = make_tiny_llama(dtype=torch.float32, context_length=2048)
+    target = make_tiny_llama(dtype=torch.float32, context_length=2048, **options)
     target.network.__class__ = LeakyNetwork
     target.network.leak = leak  # type: ignore[attr-defined]
     return target
