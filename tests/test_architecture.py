@@ -22,6 +22,7 @@ BOTH = pytest.mark.parametrize("tree", [SPECDEC, LOOPENG], ids=lambda tree: tree
 LAYERS = {
     "specdec_core": [
         ["errors"],
+        ["theory"],
         ["cache_dir"],
         ["metrics"],
         ["sampling"],
