@@ -1,4 +1,4 @@
-"""The command ``specdec``: generate text, look at rounds, fetch and list models."""
+"""The command ``specdec``: generate text, look at rounds, fetch and list models, measure passes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_core.cli_profile import profile
 from specdec_core.errors import RequestError, SpecDecError
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ app = typer.Typer(
 
 _DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
 _REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
+
+
+app.command()(profile)
 
 
 @app.callback()

@@ -260,14 +260,9 @@ def decode_roofline(
     num_bytes = weight_bytes + kv_bytes
     num_flops = 2.0 * num_weights * num_rows + attention_flops
     read_time_s, compute_time_s = num_bytes / bandwidth, num_flops / peak_flops
-    return Roofline(
-        num_bytes=num_bytes,
-        num_flops=num_flops,
-        arithmetic_intensity=num_flops / num_bytes,
-        ridge=peak_flops / bandwidth,
-        floor_time_s=max(read_time_s, compute_time_s),
-        bound="memory" if read_time_s >= compute_time_s else "compute",
-    )
+    floor_time_s = max(read_time_s, compute_time_s)
+    bound: Literal["memory", "compute"] = "memory" if read_time_s >= compute_time_s else "compute"
+    return Roofline(num_bytes, num_flops, num_flops / num_bytes, peak_flops / bandwidth, floor_time_s, bound)
 
 
 def _round_cost(num_draft_tokens: int, verify_cost: float, draft_cost: float) -> float:

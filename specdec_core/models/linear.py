@@ -26,6 +26,11 @@ class Linear(Protocol):
         """[num_rows, in] -> [num_rows, out]; ``residual`` is [num_rows, out] and is not changed."""
         ...
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of weight and bias: what a pass reads of memory for this layer."""
+        ...
+
 
 class PlainLinear:
     """``torch.nn.functional.linear`` on the weight as it is."""
@@ -40,15 +45,20 @@ class PlainLinear:
         output = functional.linear(rows, self._weight, self._bias)
         return output if residual is None else output.add_(residual)
 
+    @property
+    def nbytes(self) -> int:
+        return self._weight.nbytes + (0 if self._bias is None else self._bias.nbytes)
+
 
 class PackedLinear:
     """The same with a oneDNN-packed weight; the residual is added inside the kernel, before rounding."""
 
-    __slots__ = ("_bias", "_linear", "_linear_add", "_weight")
+    __slots__ = ("_bias", "_linear", "_linear_add", "_nbytes", "_weight")
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _PACKING_ROWS)
         self._bias = bias
+        self._nbytes = weight.nbytes + (0 if bias is None else bias.nbytes)
         self._linear = torch.ops.mkldnn._linear_pointwise.default
         self._linear_add = torch.ops.mkldnn._linear_pointwise.binary
 
@@ -58,6 +68,10 @@ class PackedLinear:
         else:
             output = self._linear_add(rows, residual, self._weight, self._bias, "add")
         return output
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:

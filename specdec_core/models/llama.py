@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -153,6 +153,12 @@ class LlamaNetwork:
         reader.refuse_unread()
         self._cos, self._sin = self._rope_tables()
         self._mask_table = self._make_mask_table(max_rows)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights that every pass reads: all but the embedding, of which it reads one row per token."""
+        parts = [getattr(layer, item.name) for layer in self._layers for item in fields(layer)]
+        return sum(part.nbytes for part in (*parts, self._final_norm, self._head) if part is not None)
 
     def _read_vocabulary(self, reader: _TensorReader) -> tuple[Tensor, Tensor]:
         """Embedding and head, each [vocab, hidden]. Checkpoints store a tied pair under either name, or both."""

@@ -102,3 +102,39 @@ def test_help_is_fast_and_loads_no_model_library(specdec: Specdec) -> None:
     code = "import sys, specdec_core.cli; sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert "generate" in specdec("--help").stdout
+
+
+QUICK = ["profile", "--repeats", "1", "--cached-tokens", "8", "--exactness", "bitwise", "--width", "4"]
+
+
+def test_a_profile_is_a_text_or_one_line_of_json(embedded_folder, specdec: Specdec) -> None:
+    text = specdec(*QUICK)
+    assert text.returncode == 0, text.stderr
+    assert text.stderr == ""  # progress is for a terminal
+    assert "self-test passed" in text.stdout and "T(rows)" in text.stdout
+    as_json = specdec(*QUICK, "--json", "--draft-cost", "0.5")
+    document = json.loads(as_json.stdout.splitlines()[-1])
+    assert len(as_json.stdout.splitlines()) == 1
+    assert document["conditions"]["model"] == "smollm2-135m"
+    assert document["conditions"]["draft_cost"] == 0.5
+    assert document["passes"][-1]["num_rows"] == 4
+    assert 0.95 < document["passes"][0]["weights_share"] < 1
+
+
+def test_a_profile_draws_a_picture(embedded_folder, specdec: Specdec, tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "passes.png"
+    done = specdec(*QUICK, "--png", str(path))
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_profile_that_cannot_be_is_one_line_and_exit_2(embedded_folder, specdec: Specdec, tmp_path) -> None:
+    for arguments, says in (
+        (["--png", str(tmp_path / "missing" / "x.png")], "missing"),
+        (["--cached-tokens", "999999"], "context"),
+    ):
+        done = specdec(*QUICK, *arguments)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,60 @@
+"""The command ``specdec profile``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["profile"]
+
+
+def profile(
+    model: Annotated[str, typer.Option("--model", "-m", help="As for generate.")] = "smollm2-135m",
+    device: Annotated[str, typer.Option(help="As for generate.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="As for generate.")] = "auto",
+    exactness: Annotated[str | None, typer.Option(help="As for generate.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Rows of the widest pass; default: the table's.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds over all row counts.")] = 10,
+    cached_tokens: Annotated[int, typer.Option(min=1, help="Prompt read before the passes.")] = 256,
+    draft_cost: Annotated[float, typer.Option(min=0, help="Time to draft a token, in plain passes.")] = 0.0,
+    png: Annotated[Path | None, typer.Option(help="Write T(rows) as a picture (needs the extra 'plot').")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON instead of the text.")] = False,
+) -> None:
+    """Measure what a pass costs here: bytes, GB/s, T(rows), and from which acceptance on drafts pay.
+
+    Example: specdec profile -m smollm2-135m --png passes.png
+    """
+    from specdec_core.loading import load_model
+    from specdec_core.profile_report import check_can_plot, profile_document, profile_text, write_png
+    from specdec_core.profiling import profile_model
+
+    if png is not None:
+        check_can_plot(png)
+    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness, "width": width}
+    with _progress() as tell:
+        tell(f"loading {model}")
+        loaded = load_model(model, **choice)
+        measured = profile_model(
+            loaded, num_repeats=repeats, num_cached_tokens=cached_tokens, draft_cost=draft_cost, on_progress=tell
+        )
+    if png is not None:
+        write_png(measured, png)
+    typer.echo(json.dumps(profile_document(measured)) if as_json else profile_text(measured))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line on standard error that says what is being done, and goes away; nothing where no person looks."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield status.update
