@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["MachinePeaks", "cpu_name", "last_level_cache_bytes", "measure_peaks", "timed"]
+__all__ = ["MachinePeaks", "cpu_name", "last_level_cache_bytes", "machine_load", "measure_peaks", "timed"]
 
 _NUM_TRIES = 5  # of which the best counts
 _BUFFER_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}  # at least, and four times the last cache
@@ -76,6 +77,14 @@ def cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine() or "unknown"
+
+
+def machine_load() -> float | None:
+    """Processes that ran or waited for a core in the last minute, on average; None where the system does not tell."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None
 
 
 def last_level_cache_bytes(device: torch.device) -> int:

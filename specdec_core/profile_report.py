@@ -51,6 +51,7 @@ def _conditions(profile: ModelProfile) -> dict[str, Any]:
         "torch": torch.__version__,
         "specdec": __version__,
         "date": profile.measured_at.isoformat(timespec="seconds"),
+        "load_average": profile.load_average,
         "num_cached_tokens": profile.num_cached_tokens,
         "num_repeats": profile.passes[profile.plain_rows].num_repeats,
         "draft_cost": profile.draft_cost,
@@ -82,7 +83,7 @@ def _prefill(profile: ModelProfile) -> dict[str, Any]:
 
 
 def _pass(profile: ModelProfile, num_rows: int) -> dict[str, Any]:
-    timing, work, peaks = profile.passes[num_rows], profile.works[num_rows], profile.peaks
+    timing, work, peaks = profile.passes[num_rows], profile.work(num_rows), profile.peaks
     floor = _floor(profile, num_rows)
     return _times(timing) | {
         "num_rows": num_rows,
@@ -104,7 +105,7 @@ def _pass(profile: ModelProfile, num_rows: int) -> dict[str, Any]:
 
 
 def _floor(profile: ModelProfile, num_rows: int) -> Roofline:
-    work = profile.works[num_rows]
+    work = profile.work(num_rows)
     return decode_roofline(
         weight_bytes=work.weight_bytes,
         kv_bytes=work.kv_bytes,
@@ -139,12 +140,14 @@ def profile_text(profile: ModelProfile) -> str:
 def _heading(document: dict[str, Any]) -> list[str]:
     facts, geometry = document["conditions"], document["geometry"]
     widths = ", ".join(map(str, geometry["widths"]))
+    load = facts["load_average"]
     rows = f"passes of {widths} rows" if geometry["exactness"] == "bitwise" else f"passes of up to {widths} rows"
     return [
         f"{facts['model']}  {facts['dtype']} on {facts['device']}  {geometry['exactness']}, {rows}",
         f"{facts['cpu']} · {facts['num_threads']} threads · torch {facts['torch']} · specdec {facts['specdec']}"
         f" · {facts['date']}",
-        f"medians of {facts['num_repeats']} interleaved rounds, {facts['num_cached_tokens']} tokens in the cache",
+        f"medians of {facts['num_repeats']} interleaved rounds, {facts['num_cached_tokens']} tokens in the cache"
+        + ("" if load is None else f", load average {load:.1f} before"),
         geometry["self_test"],
         *geometry["reasons"],
     ]

@@ -15,7 +15,7 @@ import torch
 
 from specdec_core.errors import ContextOverflowError, RequestError
 from specdec_core.loading import LoadedModel
-from specdec_core.machine import MachinePeaks, measure_peaks, timed
+from specdec_core.machine import MachinePeaks, machine_load, measure_peaks, timed
 from specdec_core.models.base import Geometry, TargetModel
 from specdec_core.models.pass_work import PassWork, decode_work, prefill_flops
 from specdec_core.theory import break_even_acceptance, optimal_draft_length, speedup
@@ -59,18 +59,26 @@ class ModelProfile:
 
     model: LoadedModel
     measured_at: datetime
+    load_average: float | None  # processes that wanted a core in the minute before, where the system tells
     num_cached_tokens: int  # in the cache before every pass; also the prompt that prefill read
     peaks: MachinePeaks
     passes: Mapping[int, Timing]  # by rows
-    works: Mapping[int, PassWork]  # by rows
     prefill: Timing
-    prefill_flops: int
     draft_cost: float = 0.0
 
     @property
     def plain_rows(self) -> int:
         """Rows of a pass without a draft."""
         return self.model.geometry.num_decode_rows(1)
+
+    @property
+    def prefill_flops(self) -> int:
+        """FLOP of reading the prompt."""
+        return prefill_flops(self.model.target, self.num_cached_tokens)
+
+    def work(self, num_rows: int) -> PassWork:
+        """What a pass of so many rows reads and computes."""
+        return decode_work(self.model.target, num_rows, self.num_cached_tokens)
 
     def pass_cost(self, num_draft_tokens: int) -> float:
         """v: the time of a pass that verifies so many drafts, in plain passes."""
@@ -171,27 +179,30 @@ def profile_model(
         RequestError: no repeats, no tokens or a negative draft cost.
         ContextOverflowError: the tokens do not fit the model's context.
     """
-    if num_repeats < 1 or num_cached_tokens < 1 or draft_cost < 0:
+    _check_arguments(num_repeats, num_cached_tokens, draft_cost)
+    target, device, load_average = model.target, model.device, machine_load()
+    prefill_repeats = min(num_repeats, _MAX_PREFILL_REPEATS)
+    try:
+        on_progress("memory and matrix product")
+        peaks = measure_peaks(device, model.dtype)
+        prefill = measure_prefill(
+            target, device, num_tokens=num_cached_tokens, num_repeats=prefill_repeats, on_progress=on_progress
+        )
+        passes = measure_passes(target, device, num_repeats=num_repeats, on_progress=on_progress)
+        on_progress("memory and matrix product again")
+        peaks = peaks.better(measure_peaks(device, model.dtype))
+    finally:
+        target.rollback(0)
+    measured_at = datetime.now(UTC)
+    return ModelProfile(model, measured_at, load_average, num_cached_tokens, peaks, passes, prefill, draft_cost)
+
+
+def _check_arguments(num_repeats: int, num_cached_tokens: int, draft_cost: float) -> None:
+    if num_repeats < 1 or num_cached_tokens < 1 or not draft_cost >= 0:
         raise RequestError(
             "repeats and cached tokens must be at least 1 and the draft cost at least 0, got"
             f" {num_repeats!r}, {num_cached_tokens!r} and {draft_cost!r}"
         )
-    target, device, told = model.target, model.device, on_progress
-    try:
-        told("memory and matrix product")
-        peaks = measure_peaks(device, model.dtype)
-        repeats = min(num_repeats, _MAX_PREFILL_REPEATS)
-        prefill = measure_prefill(target, device, num_tokens=num_cached_tokens, num_repeats=repeats, on_progress=told)
-        passes = measure_passes(target, device, num_repeats=num_repeats, on_progress=told)
-        told("memory and matrix product again")
-        peaks = peaks.better(measure_peaks(device, model.dtype))
-    finally:
-        target.rollback(0)
-    works = {num_rows: decode_work(target, num_rows, num_cached_tokens) for num_rows in passes}
-    return ModelProfile(
-        model, datetime.now(UTC), num_cached_tokens, peaks, passes, works, prefill,
-        prefill_flops(target, num_cached_tokens), draft_cost,
-    )  # fmt: skip
 
 
 def _random_ids(vocab_size: int, num_ids: int) -> list[int]:

@@ -15,7 +15,7 @@ from specdec_core import profile_report
 from specdec_core.engine import Engine
 from specdec_core.errors import ContextOverflowError, RequestError
 from specdec_core.loading import LoadedModel
-from specdec_core.machine import MachinePeaks, cpu_name, last_level_cache_bytes, measure_peaks, timed
+from specdec_core.machine import MachinePeaks, cpu_name, last_level_cache_bytes, machine_load, measure_peaks, timed
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness
 from specdec_core.models.linear import can_pack, make_linear
@@ -37,7 +37,7 @@ NORM_WEIGHTS = 2 * 2 * 32 + 32
 _TIMES = {"median_s", "lower_quartile_s", "upper_quartile_s"}
 KEYS = {
     "conditions": {"model", "weights_hash", "device", "cpu", "num_threads", "dtype", "torch", "specdec", "date"}
-    | {"num_cached_tokens", "num_repeats", "draft_cost"},
+    | {"load_average", "num_cached_tokens", "num_repeats", "draft_cost"},
     "geometry": {"exactness", "widths", "chunk", "kv_block", "self_test", "reasons"},
     "machine": {"read_bytes_per_s", "matmul_flops_per_s", "matmul_size", "ridge_flops_per_byte"},
     "prefill": _TIMES | {"num_tokens", "tokens_per_s", "num_flops", "flops_per_s", "matmul_share"},
@@ -73,11 +73,9 @@ def make_profile(times_ms: dict[int, float], exactness: Exactness = "bitwise", d
     """A profile whose times are given: 10 GB/s, 100 GFLOP/s, 64 tokens in the cache."""
     model = make_model(exactness, reasons=("device cpu: as asked", "self-test passed: all is well"))
     passes = {rows: Timing(ms / 1e3, 0.9 * ms / 1e3, 1.2 * ms / 1e3, 5) for rows, ms in times_ms.items()}
-    works = {rows: decode_work(model.target, rows, 64) for rows in times_ms}
-    peaks = MachinePeaks(10e9, 100e9, 1024)
     date = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    prefill = Timing(0.5, 0.5, 0.5, 3)
-    return ModelProfile(model, date, 64, peaks, passes, works, prefill, prefill_flops(model.target, 64), draft_cost)
+    peaks, prefill = MachinePeaks(10e9, 100e9, 1024), Timing(0.5, 0.5, 0.5, 3)
+    return ModelProfile(model, date, 0.25, 64, peaks, passes, prefill, draft_cost)
 
 
 def test_bytes_and_flops_of_a_decode_pass_are_those_counted_by_hand() -> None:
@@ -156,8 +154,8 @@ def test_a_model_generates_the_same_after_its_profile_as_before() -> None:
     profile = profile_model(model, num_repeats=1, num_cached_tokens=64)
     assert model.target.cache_length == 0
     assert engine.generate(request).token_ids == before.token_ids
-    again = profile_model(model, num_repeats=1, num_cached_tokens=64)
-    assert again.works == profile.works
+    assert profile.work(4) == decode_work(model.target, 4, 64)
+    assert profile.prefill_flops == prefill_flops(model.target, 64)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -215,12 +213,13 @@ def test_the_text_says_what_the_document_says() -> None:
     lines = text.splitlines()
     assert lines[0] == "tiny  float64 on cpu:test  bitwise, passes of 4, 8 rows"
     assert "1 threads" in lines[1] and "2026-03-01" in lines[1] and cpu_name() in lines[1]
+    assert lines[2] == "medians of 5 interleaved rounds, 64 tokens in the cache, load average 0.2 before"
     assert "self-test passed: all is well" in lines
     assert "device cpu: as asked" in lines
     assert any(line.split()[:4] == ["8", "15.0", "13.5-18.0", "1.50"] and "at K=7" in line for line in lines)
     bars = [line for line in lines if line.endswith(" ms") and "█" in line]
     assert [line.count("█") for line in bars] == [26, 40]  # 2/3 of 40 cells, and 40
-    assert lines[-2].split() == ["length", "3", "3", "3", "3", "3", "7", "7"]
+    assert lines[-2].split() == ["length", "3", "3", "3", "3", "3", "3", "7"]
 
 
 def test_the_text_of_a_law_profile_tells_the_missing_test_and_drafts_that_are_off() -> None:
@@ -284,6 +283,13 @@ def test_the_machine_is_measured_and_named(device: str) -> None:
     assert timed(where, lambda: torch.zeros(8, device=where)) > 0
     better = MachinePeaks(1.0, 2.0, 8).better(MachinePeaks(2.0, 1.0, 8))
     assert better == MachinePeaks(2.0, 2.0, 8)
+
+
+def test_a_system_that_tells_no_load_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (1.5, 2.0, 2.5))
+    assert machine_load() == 1.5
+    monkeypatch.delattr("os.getloadavg")
+    assert machine_load() is None
 
 
 def test_a_processor_without_a_name_is_told_by_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
