@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 __all__ = ["profile"]
+
+_CLEAR_LINE = "\r\x1b[2K"
 
 
 def profile(
@@ -49,12 +52,14 @@ def profile(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A line on standard error that says what is being done, and goes away; nothing where no person looks."""
-    from rich.console import Console
+    """A line on standard error that says what is being done, and goes away; nothing where no person looks.
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    It changes between measurements only: a spinner's thread would take part in them.
+    """
+    if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with console.status("") as status:
-        yield status.update
+    try:
+        yield lambda text: typer.echo(f"{_CLEAR_LINE}{text}", err=True, nl=False)
+    finally:
+        typer.echo(_CLEAR_LINE, err=True, nl=False)

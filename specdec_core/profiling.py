@@ -127,7 +127,7 @@ def measure_passes(
     times_s: dict[int, list[float]] = {num_rows: [] for num_rows in counts}
     try:
         for repeat in range(-1, num_repeats):  # the first round warms up
-            on_progress(f"decode passes, {max(repeat, 0)} of {num_repeats} rounds")
+            on_progress(f"decode passes, {repeat + 1} of {num_repeats} rounds")
             for num_rows in counts:
                 time_s = timed(device, lambda num_rows=num_rows: target.decode(ids[:num_rows]))  # type: ignore[misc]
                 target.rollback(length)

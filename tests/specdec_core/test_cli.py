@@ -121,11 +121,18 @@ def test_a_profile_is_a_text_or_one_line_of_json(embedded_folder, specdec: Specd
     assert 0.95 < document["passes"][0]["weights_share"] < 1
 
 
-def test_a_profile_draws_a_picture(embedded_folder, specdec: Specdec, tmp_path) -> None:
+def test_a_profile_draws_a_picture_and_tells_a_terminal_how_far_it_is(
+    embedded_folder, specdec: Specdec, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "passes.png"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     done = specdec(*QUICK, "--png", str(path))
     assert done.returncode == 0, done.stderr
+    clear = "\r\x1b[2K"
+    assert f"{clear}loading smollm2-135m{clear}" in done.stderr
+    assert f"{clear}decode passes, 0 of 1 rounds{clear}" in done.stderr
+    assert done.stderr.endswith(clear)
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
