@@ -63,7 +63,7 @@ def _geometry(profile: ModelProfile) -> dict[str, Any]:
     tested = [reason for reason in reasons if reason.startswith(("self-test", "falling back"))]
     return {
         "exactness": geometry.exactness,
-        "widths": list(geometry.widths),
+        "widths": list(geometry.widths) if geometry.exactness == "bitwise" else [geometry.width],
         "chunk": geometry.chunk,
         "kv_block": geometry.kv_block,
         "self_test": tested[0] if tested else "self-test not run: exactness law promises no bits",

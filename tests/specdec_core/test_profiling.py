@@ -52,10 +52,7 @@ KEYS = {
 def make_model(
     exactness: Exactness = "bitwise", *, device: str = "cpu", context_length: int = 256, reasons: tuple[str, ...] = ()
 ) -> LoadedModel:
-    narrow_widths = (4,) if exactness == "bitwise" else ()
-    target = make_tiny_llama(
-        exactness=exactness, narrow_widths=narrow_widths, device=device, context_length=context_length
-    )
+    target = make_tiny_llama(exactness=exactness, narrow_widths=(4,), device=device, context_length=context_length)
     fingerprint = NumericsFingerprint(exactness, 8, 64, 64, "float64", f"{device}:test", 1, torch.__version__, "tiny")
     return LoadedModel(
         target,
