@@ -25,6 +25,7 @@ from specdec_core.theory import (
     total_variation,
 )
 
+UNTIMED = settings(deadline=None)  # a busy machine may stop any example for long
 PROBABILITIES = st.floats(0, 1)
 TIMES = st.floats(0.1, 10)
 # The worked example of three tokens, whose values are known from simulation.
@@ -63,18 +64,21 @@ def test_expected_tokens_is_the_mean_of_simulated_rounds(acceptance_by_position:
     assert abs(expected_tokens(acceptance_by_position) - mean) <= 4 * error
 
 
+@UNTIMED
 @given(st.lists(PROBABILITIES, max_size=12))
 def test_expected_tokens_is_one_plus_the_sum_of_prefix_probabilities(acceptances: list[float]) -> None:
     prefixes = [math.prod(acceptances[: length + 1]) for length in range(len(acceptances))]
     assert expected_tokens(acceptances) == pytest.approx(1 + sum(prefixes))
 
 
+@UNTIMED
 @given(st.floats(0, 0.999), st.integers(0, 32))
 def test_equal_acceptances_have_the_closed_form(acceptance: float, num_draft_tokens: int) -> None:
     closed = (1 - acceptance ** (num_draft_tokens + 1)) / (1 - acceptance)
     assert expected_tokens_per_pass(acceptance, num_draft_tokens) == pytest.approx(closed)
 
 
+@UNTIMED
 @given(PROBABILITIES, st.integers(0, 31))
 def test_a_longer_draft_never_emits_less_and_never_more_than_one_token_more(acceptance: float, length: int) -> None:
     shorter, longer = (expected_tokens_per_pass(acceptance, k) for k in (length, length + 1))
@@ -149,6 +153,7 @@ def test_break_even_needs_every_draft_accepted_where_the_pass_costs_all_it_can_g
     assert break_even_acceptance(2, verify_cost=3.0) == pytest.approx(1.0)
 
 
+@UNTIMED
 @given(st.floats(0.01, 1), st.integers(1, 16), st.floats(0, 0.05))
 def test_break_even_is_the_inverse_of_expected_tokens(acceptance: float, length: int, draft_cost: float) -> None:
     verify_cost = expected_tokens_per_pass(acceptance, length) - length * draft_cost
@@ -159,6 +164,7 @@ def test_break_even_is_the_inverse_of_expected_tokens(acceptance: float, length:
     assert speedup(found, length, verify_cost=verify_cost, draft_cost=draft_cost) == pytest.approx(1.0)
 
 
+@UNTIMED
 @given(st.integers(1, 16), st.floats(0.5, 20), st.floats(0, 1), PROBABILITIES)
 def test_above_break_even_drafts_gain_and_below_they_lose(
     length: int, verify_cost: float, draft_cost: float, acceptance: float
@@ -171,6 +177,7 @@ def test_above_break_even_drafts_gain_and_below_they_lose(
         assert factor >= 1 - 1e-9
 
 
+@UNTIMED
 @given(st.lists(PROBABILITIES, max_size=10), st.lists(TIMES, min_size=1, max_size=12), st.floats(0, 1))
 def test_optimal_draft_length_is_the_best_of_all(
     acceptances: list[float], pass_times: list[float], draft_time: float
@@ -182,6 +189,7 @@ def test_optimal_draft_length_is_the_best_of_all(
     assert chosen == by_length.index(max(by_length))
 
 
+@UNTIMED
 @given(PROBABILITIES, st.floats(0, 1))
 def test_some_draft_pays_if_and_only_if_acceptance_exceeds_its_cost(acceptance: float, draft_cost: float) -> None:
     """Leviathan et al., corollary 3.9, with its bound for K = 1."""
@@ -225,8 +233,8 @@ def test_acceptance_is_the_rate_of_simulated_drafts(
     assert abs(formula(p, q) - rate) <= 4 * error
 
 
+@UNTIMED
 @given(two_laws())
-@settings(max_examples=200)
 def test_shared_noise_accepts_between_its_bound_and_the_optimum(laws: tuple[list[float], list[float]]) -> None:
     p, q = laws
     assert gumbel_acceptance_bound(p, q) - 1e-9 <= gumbel_acceptance(p, q) <= rejection_acceptance(p, q) + 1e-9
@@ -251,6 +259,7 @@ def test_floors_of_an_h200_at_one_row(weight_bytes: float, milliseconds: float) 
     assert (floor.bound, floor.arithmetic_intensity) == ("memory", 1.0)
 
 
+@UNTIMED
 @given(st.integers(1, 1000), st.floats(0, 1e9))
 def test_a_pass_is_memory_bound_up_to_the_ridge(num_rows: int, kv_bytes: float) -> None:
     floor = decode_roofline(
