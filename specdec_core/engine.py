@@ -18,6 +18,7 @@ from specdec_core.models.base import Exactness
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
+from specdec_core.verification_batched import verify_for
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
 
@@ -142,6 +143,7 @@ class Engine:
             ),
             max_draft_tokens=self.num_speculative_tokens,
             max_new_tokens=max_new_tokens,
+            verify=verify_for(self.model.device),
         )
 
     def _prompt_ids(self, request: GenerationRequest) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from specdec_core.hardware import Numerics, choose_device, choose_numerics
 from specdec_core.loading_sources import fetch
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry, TargetModel
+from specdec_core.models.cuda_graph import GraphedLlamaTarget, with_graphs
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
@@ -94,8 +95,11 @@ def _load_target(
     config = _read_own_config(folder, context_length)
     if isinstance(config, LlamaConfig):
         target, reasons = _load_own_target(folder, config, numerics, context_length)
+        target, graph_reasons = with_graphs(target)
+        if isinstance(target, GraphedLlamaTarget):
+            numerics = replace(numerics, hardware=f"{numerics.hardware}+graphs")
         target, test_reasons = settle_exactness(target, asked=asked)
-        return target, numerics, [*test_reasons, *reasons]
+        return target, numerics, [*test_reasons, *graph_reasons, *reasons]
     from specdec_core.loading_transformers import load_foreign_target
 
     return load_foreign_target(folder, numerics, str(config), asked=asked, context_length=context_length)
@@ -150,7 +154,7 @@ def settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[L
     message = f"falling back to exactness 'law': {variance}"
     warnings.warn(message, stacklevel=3)
     geometry = replace(target.geometry, exactness="law")
-    return LlamaTarget(target.network, target.cache, geometry, target.context_length), [message]
+    return target.with_geometry(geometry), [message]
 
 
 def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
@@ -163,7 +167,7 @@ def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
     reasons.append(
         f"no passes of {', '.join(map(str, dropped))} rows: their bits differ from those of {geometry.width}"
     )
-    return LlamaTarget(target.network, target.cache, geometry, target.context_length), reasons
+    return target.with_geometry(geometry), reasons
 
 
 def _fingerprint(numerics: Numerics, geometry: Geometry, digest: str) -> NumericsFingerprint:

@@ -27,6 +27,7 @@ LAYERS = {
         ["sampling"],
         ["types"],
         ["verification"],
+        ["verification_batched"],
         ["kv_cache"],
         ["models.*"],
         ["hardware"],
