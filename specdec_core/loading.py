@@ -16,7 +16,7 @@ from specdec_core.cache_dir import weights_hash
 from specdec_core.checkpoint import SafetensorsFolder, read_config, weight_files
 from specdec_core.context_length import choose_context_length
 from specdec_core.errors import ExactnessError, ModelLoadError
-from specdec_core.hardware import Numerics, choose_device, choose_numerics
+from specdec_core.hardware import Numerics, choose_device, choose_numerics, refuse_quantization
 from specdec_core.loading_sources import fetch
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry, TargetModel
@@ -56,24 +56,25 @@ def load_model(
     exactness: Exactness | None = None,
     width: int | None = None,
     context_length: int | None = None,
+    quantize: str | None = None,
 ) -> LoadedModel:
     """Load a model; what is not told comes from the hardware table.
 
     Args:
         reference: Embedded name, local folder, .gguf file, or hub id.
-        device: "auto" (CUDA if there is one), "cpu", "cuda", "cuda:0".
-        dtype: "auto", "float32", "bfloat16", "float16", "float64".
-        exactness: "bitwise", "law", or None for the table's default, which falls to law with a warning when the
-            self-test fails.
+        device, dtype: "auto", or "cpu", "cuda", "cuda:0" and "float32", "bfloat16", "float16", "float64".
+        exactness: "bitwise", "law", or None: the table's default, which may fall to law with a warning.
         width: Rows of a decode pass, the longest draft plus one.
         context_length: Tokens the preallocated cache holds; None is min(the model's own, 4096).
+        quantize: "int8" or "int4" weights, refused where they are not measured to be faster; None keeps ``dtype``.
 
     Raises:
         ModelLoadError: the reference cannot become a model here; the message says what to run.
-        ExactnessError: "bitwise" was asked for and the self-test failed, or the model is not of the Llama family.
+        ExactnessError: "bitwise" was asked for, and the self-test failed or the model is not of the Llama family.
         RequestError: an argument has no meaning.
     """
-    numerics = choose_numerics(choose_device(device), dtype=dtype, exactness=exactness, width=width)
+    refuse_quantization(quantize, chosen := choose_device(device))
+    numerics = choose_numerics(chosen, dtype=dtype, exactness=exactness, width=width)
     folder = fetch(reference)
     target, numerics, reasons = _load_target(folder, numerics, asked=exactness, context_length=context_length)
     return LoadedModel(
@@ -83,7 +84,7 @@ def load_model(
         device=numerics.device,
         dtype=numerics.dtype,
         geometry=target.geometry,
-        reasons=(_device_reason(device, numerics.device), *numerics.reasons, *reasons),
+        reasons=(_device_reason(device, chosen), *numerics.reasons, *reasons),
         name=_name(reference),
     )
 
