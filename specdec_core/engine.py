@@ -18,6 +18,7 @@ from specdec_core.models.base import Exactness
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
+from specdec_core.verification_batched import verify_for
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
 
@@ -142,6 +143,7 @@ class Engine:
             ),
             max_draft_tokens=self.num_speculative_tokens,
             max_new_tokens=max_new_tokens,
+            verify=verify_for(self.model.device),
         )
 
     def _prompt_ids(self, request: GenerationRequest) -> tuple[int, ...]:
@@ -180,15 +182,17 @@ def load_engine(
     device: str = "auto",
     dtype: str = "auto",
     context_length: int | None = None,
+    quantize: str | None = None,
 ) -> Engine:
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
     ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is
     the longest draft; by default, and at most, as long as a pass allows (its width less one). ``exactness`` defaults
-    to the hardware table's.
+    to the hardware table's. ``quantize`` is ``int8`` or ``int4``, refused where not measured to be faster.
 
     Raises ModelLoadError, ExactnessError, RequestError.
     """
     drafter = make_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
-    model = load_model(reference, device=device, dtype=dtype, exactness=exactness, context_length=context_length)
+    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness, "quantize": quantize}
+    model = load_model(reference, context_length=context_length, **choice)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)

@@ -18,12 +18,15 @@ from specdec_core.models.linear import can_pack
 
 __all__ = [
     "HARDWARE_TABLE",
+    "QUANTIZATION_TABLE",
     "HardwareRow",
     "Numerics",
+    "QuantizationRow",
     "choose_device",
     "choose_numerics",
     "find_row",
     "instruction_set",
+    "refuse_quantization",
 ]
 
 _DTYPES = {
@@ -70,6 +73,38 @@ _DEFAULT_DTYPES = {
     ("cpu", "amx_bf16"): "bfloat16",
     ("cpu", "avx512_bf16"): "bfloat16",  # here bf16 passes took 0.5 to 0.75 of the time of fp32 ones
 }
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizationRow:
+    """What weight-only quantisation costs somewhere, against the packed bf16 linear; ``"*"`` matches anything."""
+
+    scheme: str  # "int8", "int4"
+    device_kind: str
+    instruction_set: str
+    refusal: str  # why it is not offered there
+
+
+# Weight-only linears of the 135M and 1.5B against packed bf16 ones, interleaved in one process, one thread: medians of
+# ratios, the ranges over both models and over a quiet and a busy machine. int8 is aten's _weight_int8pack_mm, int4 its
+# _weight_int4pack_mm_for_cpu in groups of 32. A pass here has up to 32 rows, and must not lose at most of its widths.
+QUANTIZATION_TABLE = (
+    QuantizationRow(
+        "int8",
+        "cpu",
+        "avx512_bf16",
+        "its linears take 1.0 to 1.5 times those of bf16 at 4 rows, 1.4 to 2.1 at 8, 1.8 to 2.8 at 16, 2.1 to 4.3 at 32"
+        " (0.65 to 0.75 at one row)",
+    ),
+    QuantizationRow(
+        "int4",
+        "cpu",
+        "avx512_bf16",
+        "its linears take 0.8 to 1.3 times those of bf16 at 8 rows, 1.4 to 1.9 at 16, 1.8 to 2.2 at 32 (0.3 to 0.5 at"
+        " one row, 0.6 to 0.9 at 4)",
+    ),
+    QuantizationRow("*", "*", "*", "no pass faster than bf16's has been measured there"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +192,35 @@ def find_row(device_kind: str, isa: str, dtype: str) -> HardwareRow:
         if row.device_kind in ("*", device_kind) and row.instruction_set in ("*", isa) and row.dtype in ("*", dtype):
             return row
     raise AssertionError("the last row matches everything")
+
+
+def refuse_quantization(scheme: str | None, device: torch.device) -> None:
+    """Raise for a scheme that is asked for: none has been measured faster than bf16 at the widths of our passes.
+
+    Args:
+        scheme: None, "int8" or "int4".
+        device: Where the model would run.
+
+    Raises:
+        RequestError: an unknown scheme.
+        ModelLoadError: a known one, with what was measured on such a device.
+    """
+    if scheme is None:
+        return
+    if scheme not in ("int8", "int4"):
+        raise RequestError(f"quantize {scheme!r} is not known; use None, 'int8' or 'int4'")
+    isa = instruction_set() if device.type == "cpu" else "*"
+    here = (scheme, device.type, isa)
+    row = next(
+        row
+        for row in QUANTIZATION_TABLE
+        if all(
+            told in ("*", asked)
+            for told, asked in zip((row.scheme, row.device_kind, row.instruction_set), here, strict=True)
+        )
+    )
+    where = device.type + ("" if isa == "*" else f" with {isa}")
+    raise ModelLoadError(f"quantize={scheme!r} is not supported on {where}: {row.refusal}; load the model without it")
 
 
 def _cpu_flags() -> set[str]:

@@ -51,17 +51,25 @@ class StaticKVCache:
         """Memory held, in bytes."""
         return self._slots.nbytes
 
-    def write(self, layer_id: int, start: int, keys_values: Tensor) -> None:
+    def write(self, layer_id: int, start: int | Tensor, keys_values: Tensor) -> None:
         """Copy the rows of one pass into the slots from ``start`` on. ``length`` does not move.
 
         Args:
             layer_id: Which layer.
-            start: Slot of the first row.
+            start: Slot of the first row; or the slots of all rows, [num_rows] int64 on the device, whose caller owes
+                a ``note_written``, because a captured graph writes without asking.
             keys_values: [num_rows, 2 * num_kv_heads, head_dim], keys first; any strides.
         """
         num_rows = keys_values.shape[0]
+        if isinstance(start, Tensor):
+            self._layers[layer_id].index_copy_(1, start, keys_values.transpose(0, 1))
+            return
         self._layers[layer_id].narrow(1, start, num_rows).copy_(keys_values.transpose(0, 1))
         self._num_written = max(self._num_written, start + num_rows)
+
+    def note_written(self, stop: int) -> None:
+        """Say that slots before ``stop`` may hold something, for ``clear``."""
+        self._num_written = max(self._num_written, stop)
 
     def read(self, layer_id: int, extent: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the first ``extent`` slots: two views, each [num_kv_heads, extent, head_dim]."""

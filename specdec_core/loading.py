@@ -14,11 +14,13 @@ import torch
 
 from specdec_core.cache_dir import weights_hash
 from specdec_core.checkpoint import SafetensorsFolder, read_config, weight_files
-from specdec_core.errors import ExactnessError, RequestError
-from specdec_core.hardware import Numerics, choose_device, choose_numerics
+from specdec_core.context_length import choose_context_length
+from specdec_core.errors import ExactnessError, ModelLoadError
+from specdec_core.hardware import Numerics, choose_device, choose_numerics, refuse_quantization
 from specdec_core.loading_sources import fetch
 from specdec_core.metrics import NumericsFingerprint
-from specdec_core.models.base import Exactness, Geometry
+from specdec_core.models.base import Exactness, Geometry, TargetModel
+from specdec_core.models.cuda_graph import GraphedLlamaTarget, with_graphs
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
@@ -26,14 +28,12 @@ from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
 
 __all__ = ["LoadedModel", "fetch", "load_model", "settle_exactness"]
 
-_DEFAULT_CONTEXT_LENGTH = 4096
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """A target with its tokenizer, and everything its bits depend on."""
 
-    target: LlamaTarget
+    target: TargetModel
     tokenizer: Tokenizer
     fingerprint_at_load: NumericsFingerprint
     device: torch.device
@@ -56,27 +56,27 @@ def load_model(
     exactness: Exactness | None = None,
     width: int | None = None,
     context_length: int | None = None,
+    quantize: str | None = None,
 ) -> LoadedModel:
     """Load a model; what is not told comes from the hardware table.
 
     Args:
         reference: Embedded name, local folder, .gguf file, or hub id.
-        device: "auto" (CUDA if there is one), "cpu", "cuda", "cuda:0".
-        dtype: "auto", "float32", "bfloat16", "float16", "float64".
-        exactness: "bitwise", "law", or None for the table's default, which falls to law with a warning when the
-            self-test fails.
+        device, dtype: "auto", or "cpu", "cuda", "cuda:0" and "float32", "bfloat16", "float16", "float64".
+        exactness: "bitwise", "law", or None: the table's default, which may fall to law with a warning.
         width: Rows of a decode pass, the longest draft plus one.
         context_length: Tokens the preallocated cache holds; None is min(the model's own, 4096).
+        quantize: "int8" or "int4" weights, refused where they are not measured to be faster; None keeps ``dtype``.
 
     Raises:
         ModelLoadError: the reference cannot become a model here; the message says what to run.
-        ExactnessError: "bitwise" was asked for and the self-test failed.
+        ExactnessError: "bitwise" was asked for, and the self-test failed or the model is not of the Llama family.
         RequestError: an argument has no meaning.
     """
-    numerics = choose_numerics(choose_device(device), dtype=dtype, exactness=exactness, width=width)
+    refuse_quantization(quantize, chosen := choose_device(device))
+    numerics = choose_numerics(chosen, dtype=dtype, exactness=exactness, width=width)
     folder = fetch(reference)
-    target, reasons = _load_target(folder, numerics, context_length)
-    target, test_reasons = settle_exactness(target, asked=exactness)
+    target, numerics, reasons = _load_target(folder, numerics, asked=exactness, context_length=context_length)
     return LoadedModel(
         target=target,
         tokenizer=TransformersTokenizer(folder),
@@ -84,14 +84,34 @@ def load_model(
         device=numerics.device,
         dtype=numerics.dtype,
         geometry=target.geometry,
-        reasons=(_device_reason(device, numerics.device), *numerics.reasons, *test_reasons, *reasons),
+        reasons=(_device_reason(device, chosen), *numerics.reasons, *reasons),
         name=_name(reference),
     )
 
 
-def _load_target(folder: Path, numerics: Numerics, context_length: int | None) -> tuple[LlamaTarget, list[str]]:
-    config = read_config(folder)
-    length, reason = _choose_context_length(config, context_length)
+def _load_target(
+    folder: Path, numerics: Numerics, *, asked: Exactness | None, context_length: int | None
+) -> tuple[TargetModel, Numerics, list[str]]:
+    """Our own forward where it knows the architecture, else transformers': (target, its numerics, reasons)."""
+    config = _read_own_config(folder, context_length)
+    if isinstance(config, LlamaConfig):
+        target, reasons = _load_own_target(folder, config, numerics, context_length)
+        target, graph_reasons = with_graphs(target)
+        if isinstance(target, GraphedLlamaTarget):
+            numerics = replace(numerics, hardware=f"{numerics.hardware}+graphs")
+        target, test_reasons = settle_exactness(target, asked=asked)
+        return target, numerics, [*test_reasons, *graph_reasons, *reasons]
+    from specdec_core.loading_transformers import load_foreign_target
+
+    return load_foreign_target(folder, numerics, str(config), asked=asked, context_length=context_length)
+
+
+def _load_own_target(
+    folder: Path, config: LlamaConfig, numerics: Numerics, context_length: int | None
+) -> tuple[LlamaTarget, list[str]]:
+    """Our own forward. A sliding window caps the default length: within it, full attention is the same."""
+    caps = {} if config.sliding_window is None else {"the sliding window": config.sliding_window}
+    length, reason = choose_context_length(config.max_position_embeddings, context_length, caps)
     target = target_from_config(
         config,
         SafetensorsFolder(folder),
@@ -104,18 +124,15 @@ def _load_target(folder: Path, numerics: Numerics, context_length: int | None) -
     return target, [reason]
 
 
-def _choose_context_length(config: LlamaConfig, asked: int | None) -> tuple[int, str]:
-    """(tokens, reason). A sliding window caps the default: within it, full attention is the same."""
-    longest = config.max_position_embeddings
-    if asked is not None:
-        if not 1 < asked <= longest:
-            raise RequestError(f"context_length must be within 2..{longest} for this model, got {asked!r}")
-        return asked, f"context length {asked}: as asked"
-    limits = {"the model's own": longest, "cap on the preallocated cache": _DEFAULT_CONTEXT_LENGTH}
-    if config.sliding_window is not None:
-        limits["the sliding window"] = config.sliding_window
-    reason = min(limits, key=lambda name: limits[name])
-    return limits[reason], f"context length {limits[reason]}: {reason} (the model allows {longest})"
+def _read_own_config(folder: Path, context_length: int | None) -> LlamaConfig | ModelLoadError:
+    """The config of our own forward, or why it cannot run this model over such a length."""
+    try:
+        config = read_config(folder)
+    except ModelLoadError as refusal:
+        return refusal
+    if config.sliding_window is not None and (context_length or 0) > config.sliding_window:
+        return ModelLoadError(f"a context of {context_length} reaches beyond its sliding window")
+    return config
 
 
 def settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[LlamaTarget, list[str]]:
@@ -138,7 +155,7 @@ def settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[L
     message = f"falling back to exactness 'law': {variance}"
     warnings.warn(message, stacklevel=3)
     geometry = replace(target.geometry, exactness="law")
-    return LlamaTarget(target.network, target.cache, geometry, target.context_length), [message]
+    return target.with_geometry(geometry), [message]
 
 
 def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
@@ -151,7 +168,7 @@ def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
     reasons.append(
         f"no passes of {', '.join(map(str, dropped))} rows: their bits differ from those of {geometry.width}"
     )
-    return LlamaTarget(target.network, target.cache, geometry, target.context_length), reasons
+    return target.with_geometry(geometry), reasons
 
 
 def _fingerprint(numerics: Numerics, geometry: Geometry, digest: str) -> NumericsFingerprint:

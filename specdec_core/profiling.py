@@ -18,6 +18,7 @@ from specdec_core.loading import LoadedModel
 from specdec_core.machine import MachinePeaks, machine_load, measure_peaks, timed
 from specdec_core.models.base import Geometry, TargetModel
 from specdec_core.models.pass_work import PassWork, decode_work, prefill_flops
+from specdec_core.models.runner import LlamaTarget
 from specdec_core.theory import break_even_acceptance, optimal_draft_length, speedup
 
 __all__ = ["ModelProfile", "Timing", "measure_passes", "measure_prefill", "profile_model", "row_counts"]
@@ -74,11 +75,11 @@ class ModelProfile:
     @property
     def prefill_flops(self) -> int:
         """FLOP of reading the prompt."""
-        return prefill_flops(self.model.target, self.num_cached_tokens)
+        return prefill_flops(_countable(self.model), self.num_cached_tokens)
 
     def work(self, num_rows: int) -> PassWork:
         """What a pass of so many rows reads and computes."""
-        return decode_work(self.model.target, num_rows, self.num_cached_tokens)
+        return decode_work(_countable(self.model), num_rows, self.num_cached_tokens)
 
     def pass_cost(self, num_draft_tokens: int) -> float:
         """v: the time of a pass that verifies so many drafts, in plain passes."""
@@ -176,11 +177,11 @@ def profile_model(
         on_progress: Hears what is being measured.
 
     Raises:
-        RequestError: no repeats, no tokens or a negative draft cost.
+        RequestError: no repeats, no tokens or a negative draft cost; a model whose bytes are not counted here.
         ContextOverflowError: the tokens do not fit the model's context.
     """
     _check_arguments(num_repeats, num_cached_tokens, draft_cost)
-    target, device, load_average = model.target, model.device, machine_load()
+    target, device, load_average = _countable(model), model.device, machine_load()
     prefill_repeats = min(num_repeats, _MAX_PREFILL_REPEATS)
     try:
         on_progress("memory and matrix product")
@@ -195,6 +196,15 @@ def profile_model(
         target.rollback(0)
     measured_at = datetime.now(UTC)
     return ModelProfile(model, measured_at, load_average, num_cached_tokens, peaks, passes, prefill, draft_cost)
+
+
+def _countable(model: LoadedModel) -> LlamaTarget:
+    """Its target. Bytes and FLOP are counted from the shapes of our own forward, so other models have no profile."""
+    if not isinstance(model.target, LlamaTarget):
+        raise RequestError(
+            f"{model.name} runs through transformers' forward; profiles are made of the Llama family only"
+        )
+    return model.target
 
 
 def _check_arguments(num_repeats: int, num_cached_tokens: int, draft_cost: float) -> None:

@@ -73,9 +73,15 @@ class LogitsPipeline:
         self, params: SamplingParams, prompt_ids: Sequence[int] = (), constraint: Constraint | None = None
     ) -> None:
         self.params = params
+        self.constrained = constraint is not None
         self._processors = _build_processors(params, prompt_ids)
         if constraint is not None:
             self._processors.insert(0, _only_allowed(constraint))
+
+    @property
+    def takes_raw_logits(self) -> bool:
+        """Whether the greatest logit is taken as it stands: greedy, without processors."""
+        return self.params.greedy and not self._processors
 
     def process(self, logits: Tensor, generated_ids: Sequence[int]) -> Tensor:
         """Processed logits, [vocab]: softmax of them is the law of the next token. Filtered tokens are -inf."""

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from specdec_core.errors import ModelLoadError
 from specdec_core.kv_cache import StaticKVCache
 from specdec_core.models.linear import Linear, make_linear
+from specdec_core.models.tensor_reader import TensorReader
 
 __all__ = ["LlamaConfig", "LlamaNetwork"]
 
@@ -78,43 +79,6 @@ class _Layer:
     down: Linear  # intermediate -> hidden
 
 
-class _TensorReader:
-    """Takes tensors out of a state dict, moves them, and knows which were never asked for."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
-        self._tensors = tensors
-        self._device = device
-        self._dtype = dtype
-        self._unread = {name for name in tensors if not name.endswith("rotary_emb.inv_freq")}
-
-    def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        if name not in self._tensors:
-            raise ModelLoadError(f"the weights have no tensor {name!r}")
-        tensor = self._tensors[name]
-        if tuple(tensor.shape) != shape:
-            raise ModelLoadError(f"tensor {name!r} has shape {tuple(tensor.shape)}, the config says {shape}")
-        self._unread.discard(name)
-        return tensor.to(device=self._device, dtype=self._dtype)
-
-    def take_if_present(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
-        return self.take(name, shape) if name in self._tensors else None
-
-    def fused(self, prefix: str, sizes: Mapping[str, int], width: int) -> tuple[Tensor, Tensor | None]:
-        """Several linears of one input stacked: weight [sum of sizes, width], bias [sum of sizes] or None."""
-        weight = torch.cat([self.take(f"{prefix}.{name}.weight", (size, width)) for name, size in sizes.items()])
-        biases = [self.take_if_present(f"{prefix}.{name}.bias", (size,)) for name, size in sizes.items()]
-        if all(bias is None for bias in biases):
-            return weight, None
-        zeros = [weight.new_zeros(size) for size in sizes.values()]
-        return weight, torch.cat([zero if bias is None else bias for bias, zero in zip(biases, zeros, strict=True)])
-
-    def refuse_unread(self) -> None:
-        unread = sorted(self._unread)
-        if unread:
-            shown = ", ".join(unread[:4]) + (", ..." if len(unread) > 4 else "")
-            raise ModelLoadError(f"the weights hold {len(unread)} tensors this forward does not know: {shown}")
-
-
 class LlamaNetwork:
     """The weights on a device, and one pass over them. It keeps no sequence state: that is the cache's.
 
@@ -145,7 +109,7 @@ class LlamaNetwork:
         self.dtype = dtype
         self._scale = config.head_dim**-0.5
         self._num_slots = num_slots
-        reader = _TensorReader(tensors, device, dtype)
+        reader = TensorReader(tensors, device, dtype)
         self._embedding, head_weight = self._read_vocabulary(reader)
         self._layers = [self._read_layer(reader, layer_id, packed) for layer_id in range(config.num_layers)]
         self._final_norm = reader.take("model.norm.weight", (config.hidden_size,))
@@ -160,7 +124,7 @@ class LlamaNetwork:
         parts = [getattr(layer, item.name) for layer in self._layers for item in fields(layer)]
         return sum(part.nbytes for part in (*parts, self._final_norm, self._head) if part is not None)
 
-    def _read_vocabulary(self, reader: _TensorReader) -> tuple[Tensor, Tensor]:
+    def _read_vocabulary(self, reader: TensorReader) -> tuple[Tensor, Tensor]:
         """Embedding and head, each [vocab, hidden]. Checkpoints store a tied pair under either name, or both."""
         shape = (self.config.vocab_size, self.config.hidden_size)
         if not self.config.tie_word_embeddings:
@@ -171,7 +135,7 @@ class LlamaNetwork:
             embedding = head_weight if head_weight is not None else reader.take("model.embed_tokens.weight", shape)
         return embedding, embedding
 
-    def _read_layer(self, reader: _TensorReader, layer_id: int, packed: bool) -> _Layer:
+    def _read_layer(self, reader: TensorReader, layer_id: int, packed: bool) -> _Layer:
         config, prefix = self.config, f"model.layers.{layer_id}"
         hidden, head_dim = config.hidden_size, config.head_dim
         query_size, key_size = config.num_heads * head_dim, config.num_kv_heads * head_dim
@@ -239,7 +203,35 @@ class LlamaNetwork:
         """
         num_rows = token_ids.shape[0]
         rope = self._cos.narrow(0, start, num_rows), self._sin.narrow(0, start, num_rows)
-        mask = self._mask(num_rows, start, extent)
+        return self._run_layers(token_ids, rope, self._mask(num_rows, start, extent), start, cache, num_layers)
+
+    def forward_at(
+        self, token_ids: Tensor, positions: Tensor, extent: int, cache: StaticKVCache, *, num_layers: int | None = None
+    ) -> Tensor:
+        """``forward`` whose place is data: nothing but shapes is fixed, so one CUDA graph serves every start.
+
+        Args:
+            positions: [num_rows], int64, on the device, consecutive.
+            token_ids, extent, cache, num_layers: As for ``forward``, with the same bits.
+
+        Returns:
+            Hidden states before the final norm, [num_rows, hidden].
+        """
+        rope = self._cos.index_select(0, positions), self._sin.index_select(0, positions)
+        hidden_slots = torch.arange(extent, device=self.device) > positions[:, None]
+        mask = torch.zeros(hidden_slots.shape, dtype=self.dtype, device=self.device)
+        mask = mask.masked_fill_(hidden_slots, float("-inf")).repeat(self.config.num_groups, 1)
+        return self._run_layers(token_ids, rope, mask, positions, cache, num_layers)
+
+    def _run_layers(
+        self,
+        token_ids: Tensor,
+        rope: tuple[Tensor, Tensor],
+        mask: Tensor,
+        start: int | Tensor,
+        cache: StaticKVCache,
+        num_layers: int | None,
+    ) -> Tensor:
         hidden = functional.embedding(token_ids, self._embedding)
         with self._attention_backends():
             for layer_id, layer in enumerate(self._layers[:num_layers]):
@@ -260,7 +252,7 @@ class LlamaNetwork:
         hidden: Tensor,
         rope: tuple[Tensor, Tensor],
         mask: Tensor,
-        start: int,
+        start: int | Tensor,
         cache: StaticKVCache,
     ) -> Tensor:
         """Attention before the output projection: [num_rows, hidden] -> [num_rows, num_heads * head_dim]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -92,12 +93,24 @@ class LlamaTarget:
             raise ContextOverflowError(
                 f"{self.cache.length} tokens and {num_tokens} more exceed the context of {self._context_length}"
             )
-        hidden = self._run_pass(token_ids, self._geometry.num_decode_rows(num_tokens))
-        return self.network.logits(hidden)[:num_tokens]
+        return self._decode_pass(token_ids)
 
     def rollback(self, length: int) -> None:
         """Keep the first ``length`` tokens. Raises CacheRollbackError outside 0..cache_length."""
         self.cache.rollback(length)
+
+    def with_geometry(self, geometry: Geometry) -> Self:
+        """A target of the same kind over the same network and cache, with other passes."""
+        return type(self)(self.network, self.cache, geometry, self._context_length)
+
+    def decode_extent(self, start: int, num_rows: int) -> int:
+        """Slots that a decode pass attends over."""
+        return round_up(start + num_rows, self._geometry.kv_block)
+
+    def _decode_pass(self, token_ids: Sequence[int]) -> Tensor:
+        """Logits after each token, [num_tokens, vocab]; the pointer moves over them."""
+        hidden = self._run_pass(token_ids, self._geometry.num_decode_rows(len(token_ids)))
+        return self.network.logits(hidden)[: len(token_ids)]
 
     def _run_pass(self, token_ids: Sequence[int], num_rows: int) -> Tensor:
         """Pad to ``num_rows``, run, move the pointer over the real tokens; hidden states [num_rows, hidden]."""

@@ -74,6 +74,7 @@ class _Trial:
     """Passes over one random sequence whose past is random keys and values."""
 
     def __init__(self, target: LlamaTarget) -> None:
+        self._target = target
         self._network = target.network
         self._cache = target.cache
         self._geometry = target.geometry
@@ -156,7 +157,10 @@ class _Trial:
     def _pass(self, token_ids: list[int], start: int, num_rows: int) -> Tensor:
         padded_ids = token_ids + [0] * (num_rows - len(token_ids))
         row_ids = torch.tensor(padded_ids, dtype=torch.int64, device=self._network.device)
+        of_decode = num_rows in self._geometry.widths  # chunk and width differ, or have the same extents
         extent = round_up(start + num_rows, self._geometry.kv_block)
+        if of_decode:
+            extent = self._target.decode_extent(start, num_rows)
         return self._network.forward(row_ids, start, extent, self._cache, num_layers=_NUM_LAYERS)
 
     def _fill_past(self, generator: torch.Generator) -> None:

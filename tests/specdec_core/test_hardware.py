@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from specdec_core.errors import ModelLoadError, RequestError
-from specdec_core.hardware import HARDWARE_TABLE, choose_device, choose_numerics, find_row, instruction_set
+from specdec_core.hardware import (
+    HARDWARE_TABLE,
+    choose_device,
+    choose_numerics,
+    find_row,
+    instruction_set,
+    refuse_quantization,
+)
+from specdec_core.loading import load_model
 
 CPU = torch.device("cpu")
 
@@ -73,3 +81,19 @@ def test_a_device_that_is_not_there_is_refused(device: str) -> None:
 def test_auto_is_cuda_where_there_is_one() -> None:
     assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert choose_device("cpu") == CPU
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int4"])
+@pytest.mark.parametrize(
+    ("isa", "words"), [("avx512_bf16", "times those of bf16"), ("avx2", "no pass faster"), ("amx_bf16", "no pass")]
+)
+def test_quantisation_is_refused_with_what_was_measured(monkeypatch, scheme: str, isa: str, words: str) -> None:
+    monkeypatch.setattr("specdec_core.hardware.instruction_set", lambda: isa)
+    with pytest.raises(ModelLoadError, match=f"quantize='{scheme}' is not supported on cpu with {isa}: .*{words}"):
+        load_model("no-such-model", device="cpu", quantize=scheme)
+
+
+def test_an_unknown_quantisation_is_a_wrong_request_and_none_is_right() -> None:
+    with pytest.raises(RequestError, match="'int3' is not known"):
+        refuse_quantization("int3", torch.device("cpu"))
+    refuse_quantization(None, torch.device("cpu"))
