@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_core.decoder import Generation, decode
-from specdec_core.drafters import DraftContext, make_drafter
+from specdec_core.drafters import DraftContext, DraftMemory, make_drafter
 from specdec_core.drafters.registry import DrafterChoice
 from specdec_core.errors import RequestError
 from specdec_core.loading import LoadedModel, load_model
@@ -20,6 +20,8 @@ from specdec_core.stopping import StopChecker
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
+
+_NUM_REMEMBERED = 4  # tokens of the prompt kept before a remembered output
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Engine:
         self.drafter = make_drafter(drafter)
         most = model.target.geometry.max_draft_tokens
         self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
+        self.memory = DraftMemory()
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -93,7 +96,16 @@ class Engine:
                     num_told += len(new_ids)
                     yield GenerationChunk(generation.stopper.take_text(), new_ids)
             new_ids = tuple(generation.generated_ids[num_told:])
-            yield GenerationChunk(generation.stopper.take_text(), new_ids, self._output(generation))
+            output = self._output(generation)
+            self._remember(output.prompt_token_ids, output.token_ids)
+            yield GenerationChunk(generation.stopper.take_text(), new_ids, output)
+
+    def remember(self, text: str) -> None:
+        """Let later drafts follow ``text``, for example an answer found good elsewhere. No text depends on it.
+
+        Every finished output is remembered anyway (``memory``, the oldest forgotten first).
+        """
+        self._remember((), self.model.tokenizer.encode(text))
 
     def describe(self) -> EngineDescription:
         """Model, drafter, geometry and numerics, with the reasons for what was chosen."""
@@ -132,6 +144,7 @@ class Engine:
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
                 pipeline=LogitsPipeline(params, prompt_ids),
                 eos_token_ids=eos_token_ids,
+                memory=self.memory,
             ),
             stopper=StopChecker(
                 decode=tokenizer.decode,
@@ -156,6 +169,11 @@ class Engine:
         tokenizer = self.model.tokenizer
         ids_of = {text: tokenizer.encode(text) for text in stop}
         return {ids[0]: text for text, ids in ids_of.items() if len(ids) == 1 and not tokenizer.decode(ids)}
+
+    def _remember(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> None:
+        """The end of the prompt makes an output's first token one that can be drafted."""
+        if token_ids:
+            self.memory.add((*prompt_ids[-_NUM_REMEMBERED:], *token_ids))
 
     def _output(self, generation: Generation) -> GenerationOutput:
         stopper = generation.stopper

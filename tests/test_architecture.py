@@ -41,7 +41,7 @@ LAYERS = {
         ["stopping"],
         ["decoder"],
         ["engine"],
-        ["testing"],
+        ["testing", "replay"],
         ["__init__"],
         ["cli", "__main__"],
     ],

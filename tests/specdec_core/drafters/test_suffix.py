@@ -50,7 +50,7 @@ def test_the_first_drafted_token_is_a_most_frequent_one_after_the_longest_match(
     texts: list[list[int]], limit: int
 ) -> None:
     automaton = build(texts, max_count_steps=1000)
-    draft = automaton.continue_match(limit, min_probability=0.0)
+    draft = list(automaton.continue_text(limit, min_probability=0.0).token_ids)
     assert len(draft) <= limit
     size = longest_match_by_hand(texts)
     while size and not any(count_by_hand(texts, [*texts[-1][-size:], t]) for t in range(4)):
@@ -64,7 +64,7 @@ def test_the_first_drafted_token_is_a_most_frequent_one_after_the_longest_match(
 
 def test_periodic_text_is_continued_for_ever_and_counting_stays_bounded() -> None:
     automaton = build([[1, 2, 3] * 2000])
-    assert automaton.continue_match(9, 0.1) == [1, 2, 3] * 3
+    assert list(automaton.continue_text(9, 0.1).token_ids) == [1, 2, 3] * 3
 
 
 def begin(prompt: list[int], *references: list[int], eos: tuple[int, ...] = ()) -> SuffixDrafter:
@@ -102,5 +102,5 @@ def test_requests_leave_no_trace() -> None:
 def test_an_unlikely_path_ends_the_draft() -> None:
     texts = [[5, token] for token in range(10, 22)]  # after 5, twelve continuations, each once
     automaton = build([*texts, [5]])
-    assert automaton.continue_match(4, min_probability=0.1) == []
-    assert automaton.continue_match(4, min_probability=0.0)[0] == 21  # equal counts: the latest
+    assert automaton.continue_text(4, min_probability=0.1).token_ids == ()
+    assert automaton.continue_text(4, min_probability=0.0).token_ids[0] == 21  # equal counts: the latest
