@@ -41,7 +41,9 @@ def generate(
     raw: Annotated[
         bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
     ] = False,
-    drafter: Annotated[str, typer.Option(help="auto, suffix, ngram or none (plain decoding).")] = "auto",
+    drafter: Annotated[
+        str, typer.Option(help="auto, suffix, ngram, model:<reference> or none (plain decoding).")
+    ] = "auto",
     num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
     reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
     max_tokens: Annotated[int, typer.Option(min=0)] = 256,

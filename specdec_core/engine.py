@@ -10,7 +10,7 @@ from typing import Any
 
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters import DraftContext, DraftMemory, make_drafter
-from specdec_core.drafters.registry import DrafterChoice
+from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
 from specdec_core.loading import LoadedModel, load_model
 from specdec_core.metrics import NumericsFingerprint
@@ -61,7 +61,7 @@ class Engine:
         if num_speculative_tokens is not None and num_speculative_tokens < 0:
             raise RequestError(f"num_speculative_tokens must be at least 0, not {num_speculative_tokens!r}")
         self.model = model
-        self.drafter = make_drafter(drafter)
+        self.drafter = make_drafter(drafter, target_model=model)
         most = model.target.geometry.max_draft_tokens
         self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
         self.memory = DraftMemory()
@@ -201,12 +201,12 @@ def load_engine(
 ) -> Engine:
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
-    ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is
-    the longest draft; by default, and at most, as long as a pass allows (its width less one). ``exactness`` defaults
-    to the hardware table's.
+    ``drafter`` is ``auto``, ``none``, a registered name, ``model:<reference>`` (a smaller model of the same
+    vocabulary), a Drafter, or a list of them. ``num_speculative_tokens`` is the longest draft; by default, and at most,
+    as long as a pass allows (its width less one). ``exactness`` defaults to the hardware table's.
 
     Raises ModelLoadError, ExactnessError, RequestError.
     """
-    drafter = make_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
+    check_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
     model = load_model(reference, device=device, dtype=dtype, exactness=exactness, context_length=context_length)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)
