@@ -81,8 +81,16 @@ class MemoryCursor:
             for cursor in self._cursors:
                 cursor.read(token_ids)
 
-    def continue_text(self, max_tokens: int, min_probability: float) -> Continuation:
-        """The continuation with the most expected accepted tokens; equal: of the young generation."""
+    def continue_text(self, max_tokens: int, min_probability: float, *, longer_than: int = 0) -> Continuation:
+        """The continuation with the most expected accepted tokens; equal: of the young generation.
+
+        Empty where no match is longer than ``longer_than``: a request's own text speaks first.
+        """
+        best = Continuation()
         with self._lock:
-            found = [cursor.continue_text(max_tokens, min_probability) for cursor in self._cursors]
-        return max(found, key=lambda continuation: continuation.expected_accepted)
+            for cursor in self._cursors:
+                if cursor.match_length > longer_than:
+                    found = cursor.continue_text(max_tokens, min_probability)
+                    if found.match_length > longer_than and found.expected_accepted > best.expected_accepted:
+                        best = found
+        return best

@@ -11,7 +11,7 @@ from specdec_core.types import Draft
 
 __all__ = ["SuffixDrafter"]
 
-_NUM_LIVE = 32  # tokens of the prompt that the output is read behind
+_NUM_CONTEXT = 4  # tokens of the prompt that references and output are read behind
 
 
 class SuffixDrafter:
@@ -36,19 +36,19 @@ class SuffixDrafter:
     def begin(self, context: DraftContext) -> None:
         """Read the prompt, the reference texts, the most likely last, and the end of the prompt once more."""
         self.end()
-        for text in (context.prompt_ids, *context.continuations()):
+        for text in (context.prompt_ids, *context.continuations(_NUM_CONTEXT)):
             self._automaton.extend(text)
             self._automaton.add_border()
         if context.memory is not None and len(context.memory):
             self._memory = context.memory.cursor()
-        self.observe(context.prompt_ids[-_NUM_LIVE:])
+        self.observe(context.prompt_ids[-_NUM_CONTEXT:])
 
     def propose(self, max_tokens: int) -> Draft:
         """The most frequent continuation of the longest match."""
         source, found = self.name, self._automaton.continue_text(max_tokens, self._min_probability)
         if self._memory is not None:
-            remembered = self._memory.continue_text(max_tokens, self._min_probability)
-            if remembered.match_length > found.match_length and remembered.expected_accepted > found.expected_accepted:
+            remembered = self._memory.continue_text(max_tokens, self._min_probability, longer_than=found.match_length)
+            if remembered.expected_accepted > found.expected_accepted:
                 source, found = "memory", remembered
         return Draft(
             found.token_ids, source, expected_accepted=found.expected_accepted, match_length=found.match_length

@@ -83,6 +83,34 @@ def test_the_first_reference_is_the_most_likely_one() -> None:
     assert begin([1, 2, 3], [10, 11], [20, 21]).propose(2).token_ids == (10, 11)
 
 
+def test_a_reference_is_preferred_to_the_prompt_at_the_same_match() -> None:
+    drafter = begin([10, 11, 50, 51, 2, 3], [9, 10, 11, 60, 61])
+    drafter.observe([10, 11])
+    assert drafter.propose(2).token_ids == (60, 61)
+    longer = begin([9, 10, 11, 50, 51, 2, 3], [10, 11, 60, 61])
+    longer.observe([9, 10, 11])  # three tokens match in the prompt
+    assert longer.propose(2).token_ids == (50, 51)
+
+
+def test_own_output_is_preferred_to_what_was_read_before() -> None:
+    drafter = begin([1, 2, 3], [10, 11, 60])
+    drafter.observe([10, 11, 70, 5, 10, 11])
+    assert drafter.propose(1).token_ids == (70,)
+
+
+def test_a_draft_says_how_much_of_it_to_expect() -> None:
+    automaton = build([[1, 2, 7, 8], [1, 2, 7, 9], [2]])  # after 2 comes 7, then 8 or 9
+    found = automaton.continue_text(2, min_probability=0.0)
+    assert (found.token_ids, found.match_length) == ((7, 9), 1)
+    assert found.expected_accepted == 1 / 2 + 1 / 2 * (1 / 2 * 2 / 3)
+    assert begin([1, 2]).propose(3).expected_accepted == 0
+
+
+def test_a_match_that_went_on_in_very_many_ways_is_passed_over() -> None:
+    ways = [token for start in range(10, 110) for token in (5, start)]
+    assert build([[*ways, 5]]).continue_text(4, min_probability=0.0).token_ids == ()
+
+
 def test_after_an_edit_it_finds_its_way_back() -> None:
     reference = list(range(10, 40))
     drafter = begin([1, 2, 3], reference)
