@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from specdec_core.drafters import DraftContext, make_drafter
 from specdec_core.drafters.model import ModelDrafter, num_shared_tokens
 from specdec_core.drafters.suffix import SuffixDrafter
+from specdec_core.engine import Engine
 from specdec_core.errors import RequestError, VocabularyMismatchError
+from specdec_core.loading import load_model
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.sampling import LogitsPipeline, SamplingParams
 from specdec_core.testing import assert_lossless, generate_ids
-from specdec_core.types import Draft
+from specdec_core.types import Draft, GenerationRequest
 from tests.specdec_core.tiny_models import TinyTokenizer, make_tiny_llama
 
 PROMPT = [7, 3, 9, 7, 3, 11]
@@ -202,15 +204,12 @@ SMALL, LARGE = (MODELS / f"qwen2.5-coder-{size}-instruct" for size in ("0.5b", "
 @pytest.mark.slow
 @pytest.mark.skipif(not (SMALL.exists() and LARGE.exists()), reason=f"needs {SMALL.name} and {LARGE.name} in {MODELS}")
 def test_a_real_pair_is_lossless_and_mostly_right() -> None:
-    from specdec_core import GenerationRequest, load_engine
-
-    engine = load_engine(str(LARGE), drafter=f"model:{SMALL}", num_speculative_tokens=4)
-    plain = load_engine(str(LARGE), drafter="none")
-    for sampling in (SamplingParams(max_tokens=32), SamplingParams(max_tokens=32, temperature=0.8, seed=1)):
-        request = GenerationRequest(
-            messages=({"role": "user", "content": "Write a Python function that reverses a string."},),
-            sampling=sampling,
-        )
+    model = load_model(LARGE)
+    engine = Engine(model, drafter=f"model:{SMALL}", num_speculative_tokens=4)
+    plain = Engine(model, drafter="none")
+    for sampling in ({"max_tokens": 16}, {"max_tokens": 16, "temperature": 0.8, "seed": 1}):
+        message = {"role": "user", "content": "Write a Python function that reverses a string."}
+        request = GenerationRequest.model_validate({"messages": [message], "sampling": sampling})
         output = engine.generate(request)
         assert output.token_ids == plain.generate(request).token_ids
         assert output.stats.acceptance_rate is not None and output.stats.acceptance_rate > 0.5
