@@ -65,7 +65,7 @@ def _reference(loc: Loc, reference: str, source: TaskSource) -> Iterator[Problem
 def _engine(engine: EngineSpec, source: TaskSource) -> Iterator[Problem]:
     names = (engine.drafter,) if isinstance(engine.drafter, str) else engine.drafter
     for name in names:
-        if name not in DRAFTER_NAMES:
+        if name not in DRAFTER_NAMES and not name.startswith("model:"):
             hint = did_you_mean(name, DRAFTER_NAMES) or f"there is: {', '.join(DRAFTER_NAMES)}"
             yield Problem(("engine", "drafter"), f"engine.drafter: unknown drafter {name!r}", hint)
     if engine.kind == "scripted":

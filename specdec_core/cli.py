@@ -26,6 +26,7 @@ app = typer.Typer(
 
 _DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
 _TRACE = typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
+_DRAFTER = typer.Option(help="auto, suffix, ngram, model:<reference> or none (plain decoding).")
 _REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
 
 
@@ -46,7 +47,7 @@ def generate(
     raw: Annotated[
         bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
     ] = False,
-    drafter: Annotated[str, typer.Option(help="auto, suffix, ngram or none (plain decoding).")] = "auto",
+    drafter: Annotated[str, _DRAFTER] = "auto",
     num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
     reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
     max_tokens: Annotated[int, typer.Option(min=0)] = 256,

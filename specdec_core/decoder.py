@@ -9,7 +9,7 @@ import operator
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from torch import Tensor
@@ -116,7 +116,7 @@ def _propose(generation: Generation) -> Draft:
     if not all(0 <= token_id < generation.target.vocab_size for token_id in token_ids):
         raise DrafterError(f"drafter {generation.drafter.name!r} proposed ids outside the vocabulary: {token_ids!r}")
     probs = None if draft.probs is None else draft.probs[: len(token_ids)]
-    return Draft(token_ids, draft.source, probs)
+    return replace(draft, token_ids=token_ids, probs=probs)
 
 
 @contextmanager
@@ -157,5 +157,8 @@ def _account(stats: DecodeStats, draft: Draft, verdict: Verdict, num_emitted: in
         for position in range(num_accepted):
             by_position[position] += 1
     return Round(
-        Draft(draft.token_ids[:num_drafted], draft.source), verdict.token_ids[:num_emitted], num_accepted, last
+        replace(draft, token_ids=draft.token_ids[:num_drafted], probs=None),
+        verdict.token_ids[:num_emitted],
+        num_accepted,
+        last,
     )

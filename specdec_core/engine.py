@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_core.decoder import Generation, decode
-from specdec_core.drafters import DraftContext, make_drafter
-from specdec_core.drafters.registry import DrafterChoice
+from specdec_core.drafters import DraftContext, DraftMemory, make_drafter
+from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
 from specdec_core.loading import LoadedModel, load_model
 from specdec_core.metrics import NumericsFingerprint
@@ -21,6 +21,8 @@ from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequ
 from specdec_core.verification_batched import verify_for
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
+
+_NUM_REMEMBERED = 4  # tokens of the prompt kept before a remembered output
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,10 @@ class Engine:
         if num_speculative_tokens is not None and num_speculative_tokens < 0:
             raise RequestError(f"num_speculative_tokens must be at least 0, not {num_speculative_tokens!r}")
         self.model = model
-        self.drafter = make_drafter(drafter)
+        self.drafter = make_drafter(drafter, target_model=model)
         most = model.target.geometry.max_draft_tokens
         self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
+        self.memory = DraftMemory()
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -94,7 +97,16 @@ class Engine:
                     num_told += len(new_ids)
                     yield GenerationChunk(generation.stopper.take_text(), new_ids)
             new_ids = tuple(generation.generated_ids[num_told:])
-            yield GenerationChunk(generation.stopper.take_text(), new_ids, self._output(generation))
+            output = self._output(generation)
+            self._remember(output.prompt_token_ids, output.token_ids)
+            yield GenerationChunk(generation.stopper.take_text(), new_ids, output)
+
+    def remember(self, text: str) -> None:
+        """Let later drafts follow ``text``, for example an answer found good elsewhere. No text depends on it.
+
+        Every finished output is remembered anyway (``memory``, the oldest forgotten first).
+        """
+        self._remember((), self.model.tokenizer.encode(text))
 
     def describe(self) -> EngineDescription:
         """Model, drafter, geometry and numerics, with the reasons for what was chosen."""
@@ -133,6 +145,7 @@ class Engine:
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
                 pipeline=LogitsPipeline(params, prompt_ids),
                 eos_token_ids=eos_token_ids,
+                memory=self.memory,
             ),
             stopper=StopChecker(
                 decode=tokenizer.decode,
@@ -158,6 +171,11 @@ class Engine:
         tokenizer = self.model.tokenizer
         ids_of = {text: tokenizer.encode(text) for text in stop}
         return {ids[0]: text for text, ids in ids_of.items() if len(ids) == 1 and not tokenizer.decode(ids)}
+
+    def _remember(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> None:
+        """The end of the prompt makes an output's first token one that can be drafted."""
+        if token_ids:
+            self.memory.add((*prompt_ids[-_NUM_REMEMBERED:], *token_ids))
 
     def _output(self, generation: Generation) -> GenerationOutput:
         stopper = generation.stopper
@@ -186,13 +204,14 @@ def load_engine(
 ) -> Engine:
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
-    ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is
-    the longest draft; by default, and at most, as long as a pass allows (its width less one). ``exactness`` defaults
-    to the hardware table's. ``quantize`` is ``int8`` or ``int4``, refused where not measured to be faster.
+    ``drafter`` is ``auto``, ``none``, a registered name, ``model:<reference>`` (a smaller model of the same
+    vocabulary), a Drafter, or a list of them. ``num_speculative_tokens`` is the longest draft; by default, and at most,
+    as long as a pass allows (its width less one). ``exactness`` defaults to the hardware table's. ``quantize`` is
+    ``int8`` or ``int4``, refused where not measured to be faster.
 
     Raises ModelLoadError, ExactnessError, RequestError.
     """
-    drafter = make_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
+    check_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
     choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness, "quantize": quantize}
     model = load_model(reference, context_length=context_length, **choice)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)

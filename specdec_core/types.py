@@ -51,11 +51,16 @@ class Draft:
 
     ``probs`` [num_draft, vocab] holds the law that each token was drawn from; None where tokens were chosen rather than
     drawn (a one-hot law). Rejection verification needs it, match verification does not look at it.
+
+    ``expected_accepted`` is the source's own estimate of how many of the tokens will be accepted; ``match_length`` is
+    how many tokens of the text stood before the place that was copied. None where a source cannot say.
     """
 
     token_ids: tuple[int, ...] = ()
     source: str = "none"
     probs: Tensor | None = field(default=None, compare=False, repr=False)
+    expected_accepted: float | None = None
+    match_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

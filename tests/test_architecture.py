@@ -44,7 +44,7 @@ LAYERS = {
         ["stopping"],
         ["decoder"],
         ["engine"],
-        ["testing"],
+        ["testing", "replay"],
         ["__init__"],
         ["profiling"],
         ["profile_report"],

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from specdec_core.drafters.memory import DraftMemory
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.types import Draft
 
@@ -28,6 +29,7 @@ class DraftContext:
     pipeline: LogitsPipeline
     eos_token_ids: tuple[int, ...] = ()
     verification: Literal["match", "rejection"] = "match"
+    memory: DraftMemory | None = None  # earlier outputs of the engine
 
     def continuations(self, num_context: int = 4) -> Iterator[tuple[int, ...]]:
         """The reference texts as they would stand here, the most likely last.

@@ -44,7 +44,9 @@ def test_a_stream_is_the_text_in_whole_pieces(engine: Engine) -> None:
 
 def test_reference_texts_change_the_passes_and_never_the_text(engine: Engine) -> None:
     for sampling in ({}, {"temperature": 0.8, "seed": 5}):
+        engine.memory.clear()
         alone = engine.generate(request(sampling=sampling))
+        engine.memory.clear()
         helped = engine.generate(request(sampling=sampling, reference_texts=[alone.text, "something else"]))
         assert helped.token_ids == alone.token_ids
         assert helped.stats.num_decode_passes < alone.stats.num_decode_passes

@@ -50,7 +50,7 @@ def test_the_first_drafted_token_is_a_most_frequent_one_after_the_longest_match(
     texts: list[list[int]], limit: int
 ) -> None:
     automaton = build(texts, max_count_steps=1000)
-    draft = automaton.continue_match(limit, min_probability=0.0)
+    draft = list(automaton.continue_text(limit, min_probability=0.0).token_ids)
     assert len(draft) <= limit
     size = longest_match_by_hand(texts)
     while size and not any(count_by_hand(texts, [*texts[-1][-size:], t]) for t in range(4)):
@@ -64,7 +64,7 @@ def test_the_first_drafted_token_is_a_most_frequent_one_after_the_longest_match(
 
 def test_periodic_text_is_continued_for_ever_and_counting_stays_bounded() -> None:
     automaton = build([[1, 2, 3] * 2000])
-    assert automaton.continue_match(9, 0.1) == [1, 2, 3] * 3
+    assert list(automaton.continue_text(9, 0.1).token_ids) == [1, 2, 3] * 3
 
 
 def begin(prompt: list[int], *references: list[int], eos: tuple[int, ...] = ()) -> SuffixDrafter:
@@ -81,6 +81,34 @@ def test_an_earlier_attempt_is_drafted_from_its_first_token_to_its_end() -> None
 
 def test_the_first_reference_is_the_most_likely_one() -> None:
     assert begin([1, 2, 3], [10, 11], [20, 21]).propose(2).token_ids == (10, 11)
+
+
+def test_a_reference_is_preferred_to_the_prompt_at_the_same_match() -> None:
+    drafter = begin([10, 11, 50, 51, 2, 3], [9, 10, 11, 60, 61])
+    drafter.observe([10, 11])
+    assert drafter.propose(2).token_ids == (60, 61)
+    longer = begin([9, 10, 11, 50, 51, 2, 3], [10, 11, 60, 61])
+    longer.observe([9, 10, 11])  # three tokens match in the prompt
+    assert longer.propose(2).token_ids == (50, 51)
+
+
+def test_own_output_is_preferred_to_what_was_read_before() -> None:
+    drafter = begin([1, 2, 3], [10, 11, 60])
+    drafter.observe([10, 11, 70, 5, 10, 11])
+    assert drafter.propose(1).token_ids == (70,)
+
+
+def test_a_draft_says_how_much_of_it_to_expect() -> None:
+    automaton = build([[1, 2, 7, 8], [1, 2, 7, 9], [2]])  # after 2 comes 7, then 8 or 9
+    found = automaton.continue_text(2, min_probability=0.0)
+    assert (found.token_ids, found.match_length) == ((7, 9), 1)
+    assert found.expected_accepted == 1 / 2 + 1 / 2 * (1 / 2 * 2 / 3)
+    assert begin([1, 2]).propose(3).expected_accepted == 0
+
+
+def test_a_match_that_went_on_in_very_many_ways_is_passed_over() -> None:
+    ways = [token for start in range(10, 110) for token in (5, start)]
+    assert build([[*ways, 5]]).continue_text(4, min_probability=0.0).token_ids == ()
 
 
 def test_after_an_edit_it_finds_its_way_back() -> None:
@@ -102,5 +130,5 @@ def test_requests_leave_no_trace() -> None:
 def test_an_unlikely_path_ends_the_draft() -> None:
     texts = [[5, token] for token in range(10, 22)]  # after 5, twelve continuations, each once
     automaton = build([*texts, [5]])
-    assert automaton.continue_match(4, min_probability=0.1) == []
-    assert automaton.continue_match(4, min_probability=0.0)[0] == 21  # equal counts: the latest
+    assert automaton.continue_text(4, min_probability=0.1).token_ids == ()
+    assert automaton.continue_text(4, min_probability=0.0).token_ids[0] == 21  # equal counts: the latest
