@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from specdec_core.drafters import DraftContext, make_drafter
 from specdec_core.drafters.registry import DrafterChoice
 from specdec_core.errors import RequestError
 from specdec_core.loading import LoadedModel, load_model
+from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness
 from specdec_core.sampling import LogitsPipeline
@@ -20,6 +21,8 @@ from specdec_core.stopping import StopChecker
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
+
+_PREFIX_CACHE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Engine:
 
         Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
         """
-        with self._held(), closing(decode(generation := self._prepare(request))) as rounds:
+        with self._held(), closing(_rounds(generation := self._prepare(request))) as rounds:
             num_told = 0
             for round_ in rounds:
                 if round_ is not None and on_round is not None:
@@ -171,6 +174,11 @@ class Engine:
         )
 
 
+def _rounds(generation: Generation) -> Generator[Round | None, None, None]:
+    with saying_what_to_lower("generating"), closing(decode(generation)) as rounds:
+        yield from rounds
+
+
 def load_engine(
     reference: str,
     *,
@@ -180,15 +188,20 @@ def load_engine(
     device: str = "auto",
     dtype: str = "auto",
     context_length: int | None = None,
+    prefix_cache_bytes: int = _PREFIX_CACHE_BYTES,
 ) -> Engine:
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
     ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is
     the longest draft; by default, and at most, as long as a pass allows (its width less one). ``exactness`` defaults
-    to the hardware table's.
+    to the hardware table's. ``prefix_cache_bytes`` is memory for keys and values of prompt beginnings: prompts
+    that begin alike read them once. 0 reads every prompt whole.
 
-    Raises ModelLoadError, ExactnessError, RequestError.
+    Raises ModelLoadError, ExactnessError, OutOfMemoryError, RequestError.
     """
     drafter = make_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
+    if prefix_cache_bytes < 0:
+        raise RequestError(f"prefix_cache_bytes must be at least 0, not {prefix_cache_bytes!r}")
     model = load_model(reference, device=device, dtype=dtype, exactness=exactness, context_length=context_length)
+    model.target.reuse_prefixes(prefix_cache_bytes)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)

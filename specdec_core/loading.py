@@ -17,6 +17,7 @@ from specdec_core.checkpoint import SafetensorsFolder, read_config, weight_files
 from specdec_core.errors import ExactnessError, RequestError
 from specdec_core.hardware import Numerics, choose_device, choose_numerics
 from specdec_core.loading_sources import fetch
+from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry
 from specdec_core.models.llama import LlamaConfig
@@ -48,6 +49,7 @@ class LoadedModel:
         return replace(self.fingerprint_at_load, num_threads=torch.get_num_threads())
 
 
+@saying_what_to_lower("loading the model")
 def load_model(
     reference: str | Path = "smollm2-135m",
     *,
@@ -63,14 +65,14 @@ def load_model(
         reference: Embedded name, local folder, .gguf file, or hub id.
         device: "auto" (CUDA if there is one), "cpu", "cuda", "cuda:0".
         dtype: "auto", "float32", "bfloat16", "float16", "float64".
-        exactness: "bitwise", "law", or None for the table's default, which falls to law with a warning when the
-            self-test fails.
+        exactness: "bitwise", "law", or None: the table's default, law with a warning where the self-test fails.
         width: Rows of a decode pass, the longest draft plus one.
         context_length: Tokens the preallocated cache holds; None is min(the model's own, 4096).
 
     Raises:
         ModelLoadError: the reference cannot become a model here; the message says what to run.
         ExactnessError: "bitwise" was asked for and the self-test failed.
+        OutOfMemoryError: weights and cache do not fit.
         RequestError: an argument has no meaning.
     """
     numerics = choose_numerics(choose_device(device), dtype=dtype, exactness=exactness, width=width)

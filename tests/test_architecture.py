@@ -22,12 +22,13 @@ BOTH = pytest.mark.parametrize("tree", [SPECDEC, LOOPENG], ids=lambda tree: tree
 LAYERS = {
     "specdec_core": [
         ["errors"],
+        ["memory"],
         ["cache_dir"],
         ["metrics"],
         ["sampling"],
         ["types"],
         ["verification"],
-        ["kv_cache"],
+        ["kv_cache", "prefix_cache"],
         ["models.*"],
         ["hardware"],
         ["tokenizer"],
@@ -37,7 +38,6 @@ LAYERS = {
         ["loading"],
         ["drafters"],
         ["controller"],
-        ["session"],
         ["stopping"],
         ["decoder"],
         ["engine"],
