@@ -168,7 +168,7 @@ def _trace_line(engine: Engine, round_: Round) -> str:
 def _stats_line(output: GenerationOutput) -> str:
     stats = output.stats
     parts = [
-        f"{stats.num_prompt_tokens} prompt tokens",
+        f"{stats.num_prompt_tokens} prompt tokens ({stats.num_cached_prompt_tokens} cached)",
         f"{stats.num_generated_tokens} generated ({output.finish_reason})",
         f"{stats.num_decode_passes} decode passes",
     ]

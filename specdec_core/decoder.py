@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -58,7 +58,7 @@ def decode(generation: Generation) -> Generator[Round | None, None, None]:
     Raises ContextOverflowError, VocabularyMismatchError, RequestError (nothing usable to read, logits not finite) and
     DrafterError; the target can be used again after each.
     """
-    try:
+    with _leaving_order(generation):
         if generation.stopper.finished:  # max_tokens = 0
             return
         first_token = _prefill(generation)
@@ -66,9 +66,6 @@ def decode(generation: Generation) -> Generator[Round | None, None, None]:
         yield None
         while not generation.stopper.finished:
             yield _round(generation)
-    finally:
-        with _blaming(generation.drafter):
-            generation.drafter.end()
 
 
 def _round(generation: Generation) -> Round:
@@ -99,7 +96,9 @@ def _prefill(generation: Generation) -> int:
     logits: Tensor = target.prefill(prompt_ids)
     token = generation.pipeline.choose(logits, ())
     stats.num_prompt_tokens = len(prompt_ids)
-    stats.num_prefill_passes = round_up(len(prompt_ids), target.geometry.chunk) // target.geometry.chunk
+    stats.num_cached_prompt_tokens = target.num_cached_prompt_tokens
+    num_computed = len(prompt_ids) - target.num_cached_prompt_tokens
+    stats.num_prefill_passes = round_up(num_computed, target.geometry.chunk) // target.geometry.chunk
     stats.prefill_time_s = time.perf_counter() - started
     return token
 
@@ -113,10 +112,28 @@ def _propose(generation: Generation) -> Draft:
     with _blaming(generation.drafter):
         draft = generation.drafter.propose(limit)
         token_ids = tuple(map(operator.index, draft.token_ids[:limit]))
+        probs = None if draft.probs is None else draft.probs[: len(token_ids)]
     if not all(0 <= token_id < generation.target.vocab_size for token_id in token_ids):
         raise DrafterError(f"drafter {generation.drafter.name!r} proposed ids outside the vocabulary: {token_ids!r}")
-    probs = None if draft.probs is None else draft.probs[: len(token_ids)]
     return replace(draft, token_ids=token_ids, probs=probs)
+
+
+@contextmanager
+def _leaving_order(generation: Generation) -> Iterator[None]:
+    """End the drafter in any case; what it raises then hides no earlier error.
+
+    After an error the target forgets the sequence: its keys and values may be what was wrong.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception):
+            generation.target.rollback(0)
+        with suppress(Exception):
+            generation.drafter.end()
+        raise
+    with _blaming(generation.drafter):
+        generation.drafter.end()
 
 
 @contextmanager

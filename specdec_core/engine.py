@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +13,10 @@ from specdec_core.drafters import DraftContext, DraftMemory, make_drafter
 from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
 from specdec_core.loading import LoadedModel, load_model
+from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness
+from specdec_core.models.runner import LlamaTarget
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
@@ -23,6 +25,7 @@ from specdec_core.verification_batched import verify_for
 __all__ = ["Engine", "EngineDescription", "load_engine"]
 
 _NUM_REMEMBERED = 4  # tokens of the prompt kept before a remembered output
+_PREFIX_CACHE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Engine:
 
         Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
         """
-        with self._held(), closing(decode(generation := self._prepare(request))) as rounds:
+        with self._held(), closing(_rounds(generation := self._prepare(request))) as rounds:
             num_told = 0
             for round_ in rounds:
                 if round_ is not None and on_round is not None:
@@ -191,6 +194,11 @@ class Engine:
         )
 
 
+def _rounds(generation: Generation) -> Generator[Round | None, None, None]:
+    with saying_what_to_lower("generating"), closing(decode(generation)) as rounds:
+        yield from rounds
+
+
 def load_engine(
     reference: str,
     *,
@@ -201,17 +209,23 @@ def load_engine(
     dtype: str = "auto",
     context_length: int | None = None,
     quantize: str | None = None,
+    prefix_cache_bytes: int = _PREFIX_CACHE_BYTES,
 ) -> Engine:
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
     ``drafter`` is ``auto``, ``none``, a registered name, ``model:<reference>`` (a smaller model of the same
     vocabulary), a Drafter, or a list of them. ``num_speculative_tokens`` is the longest draft; by default, and at most,
     as long as a pass allows (its width less one). ``exactness`` defaults to the hardware table's. ``quantize`` is
-    ``int8`` or ``int4``, refused where not measured to be faster.
+    ``int8`` or ``int4``, refused where not measured to be faster. ``prefix_cache_bytes`` is memory for keys and values
+    of prompt beginnings: prompts that begin alike read them once. 0 reads every prompt whole.
 
-    Raises ModelLoadError, ExactnessError, RequestError.
+    Raises ModelLoadError, ExactnessError, OutOfMemoryError, RequestError.
     """
     check_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
     choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness, "quantize": quantize}
+    if prefix_cache_bytes < 0:
+        raise RequestError(f"prefix_cache_bytes must be at least 0, not {prefix_cache_bytes!r}")
     model = load_model(reference, context_length=context_length, **choice)
+    if isinstance(model.target, LlamaTarget):  # other models keep their own cache
+        model.target.reuse_prefixes(prefix_cache_bytes)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)

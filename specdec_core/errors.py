@@ -6,6 +6,7 @@ SpecDecError
 │   └── VocabularyMismatchError      a token id lies outside the model's vocabulary, or two vocabularies differ
 ├── ModelLoadError               the model reference cannot become a model: the message says what to run
 ├── ExactnessError               ``exactness="bitwise"`` was asked for and the self-test failed on this machine
+├── OutOfMemoryError             memory is used up: lower context_length or prefix_cache_bytes, or take a smaller model
 ├── CacheRollbackError           a cache pointer was moved outside the written slots: a bug in the caller
 └── DrafterError                 a drafter raised or returned nonsense: choose another one
 """
@@ -18,6 +19,7 @@ __all__ = [
     "DrafterError",
     "ExactnessError",
     "ModelLoadError",
+    "OutOfMemoryError",
     "RequestError",
     "SpecDecError",
     "VocabularyMismatchError",
@@ -46,6 +48,10 @@ class ModelLoadError(SpecDecError):
 
 class ExactnessError(SpecDecError):
     """Bitwise exactness was asked for explicitly and does not hold here."""
+
+
+class OutOfMemoryError(SpecDecError, MemoryError):
+    """Memory of the machine or the device is used up; the message says what to lower."""
 
 
 class CacheRollbackError(SpecDecError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -13,9 +15,10 @@ __all__ = ["StaticKVCache"]
 class StaticKVCache:
     """Keys and values of one sequence, per layer [2 * num_kv_heads, num_slots, head_dim], keys first.
 
-    Keys and values share a tensor so that a pass writes both with one copy. Slot i belongs to position i. ``length``
-    counts the tokens whose slots are valid; whatever lies beyond is garbage that attention must mask. A mask hides
-    finite garbage only (zero times NaN is NaN), so slots start as zeros and ``clear`` makes them zeros again.
+    Keys and values share a tensor so that a pass writes both with one copy. Slot i belongs to position i.
+    ``token_ids`` are the tokens whose slots are valid, ``length`` their number; whatever lies beyond is garbage that
+    attention must mask. A mask hides finite garbage only (zero times NaN is NaN), so slots start as zeros and ``cut``
+    makes them zeros again.
     """
 
     def __init__(
@@ -34,12 +37,17 @@ class StaticKVCache:
         self._num_kv_heads = num_kv_heads
         self._num_slots = num_slots
         self._num_written = 0  # slots from here on are still zeros
-        self._length = 0
+        self._token_ids: list[int] = []  # the pointer and the record of what it covers, moved as one
 
     @property
     def length(self) -> int:
         """Tokens whose keys and values are valid."""
-        return self._length
+        return len(self._token_ids)
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """The tokens whose keys and values are valid, from position 0 on."""
+        return tuple(self._token_ids)
 
     @property
     def num_slots(self) -> int:
@@ -76,21 +84,34 @@ class StaticKVCache:
         window = self._layers[layer_id].narrow(1, 0, extent)
         return window[: self._num_kv_heads], window[self._num_kv_heads :]
 
-    def advance(self, num_tokens: int) -> None:
-        """Declare the next ``num_tokens`` slots valid. Raises CacheRollbackError when the cache has no such slots."""
-        if num_tokens < 0 or self._length + num_tokens > self._num_slots:
+    def advance(self, token_ids: Sequence[int]) -> None:
+        """Declare the next slots valid, which hold ``token_ids``. Raises CacheRollbackError without such slots."""
+        if self.length + len(token_ids) > self._num_slots:
             raise CacheRollbackError(
-                f"cannot advance by {num_tokens!r} tokens: {self._length} of {self._num_slots} slots are valid"
+                f"cannot advance by {len(token_ids)} tokens: {self.length} of {self._num_slots} slots are valid"
             )
-        self._length += num_tokens
-
-    def clear(self) -> None:
-        """Forget the sequence and zero what it wrote, so that nothing of it, NaN included, reaches the next one."""
-        self._slots.narrow(2, 0, self._num_written).zero_()
-        self._num_written = self._length = 0
+        self._token_ids.extend(token_ids)
 
     def rollback(self, length: int) -> None:
         """Keep the first ``length`` tokens. Raises CacheRollbackError outside 0..length; nothing is copied."""
-        if not 0 <= length <= self._length:
-            raise CacheRollbackError(f"cannot roll back to {length!r} tokens: the cache holds {self._length}")
-        self._length = length
+        if not 0 <= length <= self.length:
+            raise CacheRollbackError(f"cannot roll back to {length!r} tokens: the cache holds {self.length}")
+        del self._token_ids[length:]
+
+    def cut(self, length: int) -> None:
+        """Roll back and zero what was written behind, so that nothing of it, NaN included, reaches what comes next."""
+        self.rollback(length)
+        self._slots.narrow(2, length, max(0, self._num_written - length)).zero_()
+        self._num_written = min(self._num_written, length)
+
+    def copy(self, start: int, num_tokens: int) -> Tensor:
+        """A copy of the slots from ``start`` on, [num_layers, 2 * num_kv_heads, num_tokens, head_dim]."""
+        return self._slots.narrow(2, start, num_tokens).clone(memory_format=torch.contiguous_format)
+
+    def append(self, token_ids: Sequence[int], keys_values: Tensor) -> None:
+        """Write what ``copy`` gave into the next slots and declare them valid. Raises as ``advance``."""
+        start, num_tokens = self.length, len(token_ids)
+        if start + num_tokens <= self._num_slots:
+            self._num_written = max(self._num_written, start + num_tokens)
+            self._slots.narrow(2, start, num_tokens).copy_(keys_values)
+        self.advance(token_ids)

@@ -18,6 +18,7 @@ from specdec_core.context_length import choose_context_length
 from specdec_core.errors import ExactnessError, ModelLoadError
 from specdec_core.hardware import Numerics, choose_device, choose_numerics, refuse_quantization
 from specdec_core.loading_sources import fetch
+from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry, TargetModel
 from specdec_core.models.cuda_graph import GraphedLlamaTarget, with_graphs
@@ -48,6 +49,7 @@ class LoadedModel:
         return replace(self.fingerprint_at_load, num_threads=torch.get_num_threads())
 
 
+@saying_what_to_lower("loading the model")
 def load_model(
     reference: str | Path = "smollm2-135m",
     *,
@@ -71,6 +73,7 @@ def load_model(
     Raises:
         ModelLoadError: the reference cannot become a model here; the message says what to run.
         ExactnessError: "bitwise" was asked for, and the self-test failed or the model is not of the Llama family.
+        OutOfMemoryError: weights and cache do not fit.
         RequestError: an argument has no meaning.
     """
     refuse_quantization(quantize, chosen := choose_device(device))

@@ -25,6 +25,7 @@ class DecodeStats:
     """
 
     num_prompt_tokens: int = 0
+    num_cached_prompt_tokens: int = 0  # of these, not computed again: their keys and values were at hand
     num_generated_tokens: int = 0
     num_prefill_passes: int = 0
     num_decode_passes: int = 0

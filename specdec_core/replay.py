@@ -119,6 +119,7 @@ class _RecordedTarget:
     """A target that has only its first token to say: the rest is known to the verdict."""
 
     vocab_size = context_length = _ENDLESS
+    num_cached_prompt_tokens = 0
 
     def __init__(self, recording: Recording, max_draft_tokens: int) -> None:
         self.geometry = Geometry("law", width=max_draft_tokens + 1)

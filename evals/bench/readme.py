@@ -122,13 +122,13 @@ def transformers_arm(engine: Engine, folder: Path, dtype: torch.dtype) -> Arm:
 
 def build_arms(folder: Path) -> tuple[dict[str, Arm], Engine]:
     """All arms, and the engine with the default settings."""
-    default = load_engine("smollm2-135m")
+    default = load_engine("smollm2-135m", prefix_cache_bytes=0)
     bitwise = default.model if default.model.fingerprint.exactness == "bitwise" else None
-    bitwise_model = bitwise or load_engine("smollm2-135m", exactness="bitwise").model
+    bitwise_model = bitwise or load_engine("smollm2-135m", prefix_cache_bytes=0, exactness="bitwise").model
     dtype = getattr(torch, default.model.fingerprint.dtype)
     arms = {
         "transformers": transformers_arm(default, folder, dtype),
-        "plain-1": specdec_arm(load_engine("smollm2-135m", exactness="law", drafter="none")),
+        "plain-1": specdec_arm(load_engine("smollm2-135m", prefix_cache_bytes=0, exactness="law", drafter="none")),
         "plain-W": specdec_arm(Engine(bitwise_model, drafter="none")),
         "speculative": specdec_arm(Engine(bitwise_model)),
     }

@@ -89,6 +89,11 @@ class TargetModel(Protocol):
     @property
     def cache_length(self) -> int: ...
 
+    @property
+    def num_cached_prompt_tokens(self) -> int:
+        """Tokens of the last prefill that were not computed: their keys and values were at hand. 0 without reuse."""
+        ...
+
     def prefill(self, token_ids: Sequence[int]) -> Tensor:
         """Start a new sequence: forget the old one, read ``token_ids``, return the logits after the last, [vocab]."""
         ...

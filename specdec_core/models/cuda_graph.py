@@ -110,7 +110,7 @@ class GraphedLlamaTarget(LlamaTarget):
         num_rows = self._num_rows(num_tokens)
         logits = self._pass_for(num_rows, self.decode_extent(start, num_rows), [*token_ids], start)
         self.cache.note_written(start + num_rows)
-        self.cache.advance(num_tokens)
+        self.cache.advance(token_ids)
         self.num_passes += 1
         self.num_pass_rows += num_rows
         return logits[:num_tokens]

@@ -12,6 +12,7 @@ from specdec_core.errors import ContextOverflowError, ModelLoadError, RequestErr
 from specdec_core.kv_cache import StaticKVCache
 from specdec_core.models.base import Geometry, round_up
 from specdec_core.models.llama import LlamaConfig, LlamaNetwork
+from specdec_core.prefix_cache import PrefixCache, common_length
 
 __all__ = ["LlamaTarget", "target_from_config"]
 
@@ -30,6 +31,8 @@ class LlamaTarget:
         self.cache = cache
         self.num_passes = 0
         self.num_pass_rows = 0
+        self.num_cached_prompt_tokens = 0
+        self.prefix_cache: PrefixCache | None = None
         self._geometry = geometry
         self._context_length = context_length
 
@@ -53,6 +56,20 @@ class LlamaTarget:
         """Tokens whose keys and values are valid."""
         return self.cache.length
 
+    def reuse_prefixes(self, max_bytes: int) -> None:
+        """Let later prompts that begin alike share prefill work; 0, the state at first, reads every prompt whole.
+
+        In ``bitwise`` exactness nothing changes but time: only whole prefill chunks are reused, and a chunk's bits
+        depend on the ids up to its end alone. Keys and values that decode passes wrote are read again in ``law``
+        exactness only, where the tokens that the cache still holds are kept, whoever wrote them.
+
+        Args:
+            max_bytes: Memory for copies of chunks, the cache itself not counted. What was kept before is dropped.
+        """
+        chunk = self._geometry.chunk
+        max_blocks = max_bytes // (self.cache.num_bytes // self.cache.num_slots * chunk)
+        self.prefix_cache = PrefixCache(chunk, max_blocks) if max_bytes else None
+
     @torch.inference_mode()
     def prefill(self, token_ids: Sequence[int]) -> Tensor:
         """Start a new sequence and read ``token_ids``; the logits after the last, [vocab].
@@ -68,13 +85,17 @@ class LlamaTarget:
                 f"the prompt has {len(token_ids)} tokens and leaves no room for a new one in a context of"
                 f" {self._context_length}"
             )
-        self.cache.clear()
+        self._take_up(token_ids[:-1])  # the last token is computed in any case: its logits are wanted
+        self.num_cached_prompt_tokens = self.cache.length
         chunk = self._geometry.chunk
-        for start in range(0, len(token_ids), chunk):
+        for start in range(self.cache.length, len(token_ids), chunk):
             chunk_ids = token_ids[start : start + chunk]
             hidden = self._run_pass(chunk_ids, self._geometry.num_prefill_rows(len(chunk_ids)))
         last_row = hidden.narrow(0, len(chunk_ids) - 1, 1)  # always a one-row head: its geometry is fixed too
-        return self.network.logits(last_row)[0]
+        logits = self.network.logits(last_row)[0]
+        if self.prefix_cache is not None and torch.isfinite(logits).all():  # NaN anywhere before would show here
+            self.prefix_cache.store(token_ids, self.cache.copy)
+        return logits
 
     @torch.inference_mode()
     def decode(self, token_ids: Sequence[int]) -> Tensor:
@@ -112,6 +133,22 @@ class LlamaTarget:
         hidden = self._run_pass(token_ids, self._geometry.num_decode_rows(len(token_ids)))
         return self.network.logits(hidden)[: len(token_ids)]
 
+    def _take_up(self, token_ids: Sequence[int]) -> None:
+        """Leave in the cache what is known of a new sequence that begins with ``token_ids``, and zeros behind it."""
+        if self.prefix_cache is None:
+            self.cache.cut(0)
+            return
+        num_kept = 0
+        if self._geometry.exactness == "law":
+            self.prefix_cache.store(self.cache.token_ids, self.cache.copy)
+            num_kept = common_length(token_ids, self.cache.token_ids)
+        chunk, blocks = self._geometry.chunk, self.prefix_cache.find(token_ids)
+        if len(blocks) * chunk > num_kept:
+            num_kept -= num_kept % chunk
+        self.cache.cut(num_kept)
+        for start in range(num_kept, len(blocks) * chunk, chunk):
+            self.cache.append(token_ids[start : start + chunk], blocks[start // chunk])
+
     def _run_pass(self, token_ids: Sequence[int], num_rows: int) -> Tensor:
         """Pad to ``num_rows``, run, move the pointer over the real tokens; hidden states [num_rows, hidden]."""
         start, num_tokens = self.cache.length, len(token_ids)
@@ -119,7 +156,7 @@ class LlamaTarget:
         row_ids = torch.tensor(padded_ids, dtype=torch.int64, device=self.network.device)
         extent = round_up(start + num_rows, self._geometry.kv_block)
         hidden = self.network.forward(row_ids, start, extent, self.cache)
-        self.cache.advance(num_tokens)
+        self.cache.advance(token_ids)
         self.num_passes += 1
         self.num_pass_rows += num_rows
         return hidden

@@ -29,6 +29,7 @@ class TableModel:
         self.vocab_size = int(logits.shape[0])
         self.context_length = context_length
         self.geometry = Geometry("bitwise", width=width)
+        self.num_cached_prompt_tokens = 0
 
     @classmethod
     def random(cls, vocab_size: int, seed: int, *, scale: float = 1.5, **options: int) -> TableModel:

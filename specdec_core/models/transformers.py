@@ -66,6 +66,7 @@ class TransformersTarget:
         self._token_ids: list[int] = []  # the sequence; the cache has read the first _num_read of it
         self._num_read = 0
         self._floor = 0  # the shortest length that a rollback reaches without reading anew
+        self.num_cached_prompt_tokens = 0  # every prompt is read whole
         self._saved: list[dict[str, Any]] = []  # the layers as they were at _floor
         self._start_over()
 

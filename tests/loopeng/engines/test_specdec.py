@@ -99,6 +99,23 @@ def test_a_prompt_that_is_too_long_is_refused_with_words_and_the_engine_stays_us
     assert engine.generate(ask()).text
 
 
+def test_out_of_memory_is_the_engines_error_and_says_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make()
+    expected = engine.generate(ask())
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise MemoryError
+
+        patch.setattr(engine.engine.model.target, "decode", full)
+        with pytest.raises(
+            EngineError, match=r"OutOfMemoryError: out of memory while generating.*context_length"
+        ) as caught:
+            engine.generate(ask())
+    assert not isinstance(caught.value, RequestRefusedError), "the request is not to blame"
+    assert engine.generate(ask()).text == expected.text
+
+
 def test_threads_take_turns() -> None:
     engine = make()
     expected, texts = engine.generate(ask()).text, []
