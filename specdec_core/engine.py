@@ -17,6 +17,7 @@ from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
+from specdec_core.structured import ForcedDrafter, make_constraint
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
@@ -124,13 +125,18 @@ class Engine:
         prompt_ids = self._prompt_ids(request)
         eos_token_ids = tuple(sorted(tokenizer.eos_token_ids))
         max_new_tokens = min(params.max_tokens, max(target.context_length - len(prompt_ids), 1))
+        constraint, drafter = None, self.drafter
+        if request.structured is not None:
+            constraint = make_constraint(request.structured, tokenizer, target.vocab_size)
+            if drafter.name != "none":  # plain decoding stays plain
+                drafter = ForcedDrafter(drafter, constraint)
         return Generation(
             target=target,
-            drafter=self.drafter,
+            drafter=drafter,
             context=DraftContext(
                 prompt_ids=prompt_ids,
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
-                pipeline=LogitsPipeline(params, prompt_ids),
+                pipeline=LogitsPipeline(params, prompt_ids, constraint),
                 eos_token_ids=eos_token_ids,
             ),
             stopper=StopChecker(
@@ -139,6 +145,7 @@ class Engine:
                 eos_token_ids=eos_token_ids,
                 stop=params.stop,
                 stop_tokens=self._stop_tokens(params.stop),
+                is_complete=None if constraint is None else constraint.is_complete,
             ),
             max_draft_tokens=self.num_speculative_tokens,
             max_new_tokens=max_new_tokens,
