@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
     from llguidance._lib import JsonCompileOptions
 
-__all__ = ["ForcedDrafter", "GrammarConstraint", "GrammarTokenizer", "make_constraint"]
+__all__ = ["ForcedDrafter", "GrammarConstraint", "make_constraint"]
 
 # As json.dumps writes. Free white space would let a small model write blanks for ever; an escape like "\u0061" would
 # let it write a known name as if it were an unknown one.
@@ -39,17 +39,6 @@ _JSON_STYLE: JsonCompileOptions = {
 }
 
 
-class GrammarTokenizer(Protocol):
-    """What a grammar needs of a tokenizer."""
-
-    @property
-    def eos_token_ids(self) -> frozenset[int]: ...
-
-    def fast_tokenizer_json(self) -> str:
-        """The tokenizer as the tokenizers library serialises it. Raises RequestError where it has no such form."""
-        ...
-
-
 class GrammarConstraint:
     """A :class:`~specdec_core.sampling.Constraint` over one llguidance matcher.
 
@@ -58,10 +47,11 @@ class GrammarConstraint:
     never allowed; end-of-sequence ids are, exactly where the grammar may end, and nothing else after them.
     """
 
-    def __init__(self, matcher: LLMatcher, eos_token_ids: frozenset[int], vocab_size: int) -> None:
+    def __init__(self, matcher: LLMatcher, vocabulary: LLTokenizer, vocab_size: int) -> None:
         self._matcher = matcher
-        self._eos_token_ids = eos_token_ids
+        self._eos_token_ids = eos_token_ids = frozenset(vocabulary.eos_tokens)
         self._vocab_size = vocab_size
+        self._num_known = min(vocab_size, vocabulary.vocab_size)  # the matcher would be lost after an id beyond
         self._end = torch.zeros(vocab_size, dtype=torch.bool)
         self._end[[token_id for token_id in eos_token_ids if token_id < vocab_size]] = True
         self._prefix: list[int] = []  # the tokens that the matcher has read
@@ -76,8 +66,8 @@ class GrammarConstraint:
         biases = bytearray(self._matcher.compute_logit_bias())  # a byte per token, 0 or not
         if self._matcher.is_error():  # its mask would allow the end, as if the text were complete
             raise RequestError(f"the grammar cannot go on after {len(generated_ids)} tokens: {self._fault()}")
-        mask = torch.frombuffer(biases, dtype=torch.bool)[: self._vocab_size]
-        return torch.nn.functional.pad(mask, (0, self._vocab_size - len(mask)))
+        mask = torch.frombuffer(biases, dtype=torch.bool)[: self._num_known]
+        return torch.nn.functional.pad(mask, (0, self._vocab_size - self._num_known))
 
     def forced(self, generated_ids: Sequence[int], max_tokens: int) -> tuple[int, ...]:
         """The tokens that must follow because each is the only one allowed, at most ``max_tokens``; often none."""
@@ -111,8 +101,7 @@ class GrammarConstraint:
         return False
 
     def _knows(self, token_id: int) -> bool:
-        """Whether it is an id at all: the matcher would be lost after another number."""
-        return 0 <= token_id < self._vocab_size
+        return 0 <= token_id < self._num_known
 
     def _fault(self) -> str:
         return (self._matcher.get_error() or self._matcher.stop_reason()).splitlines()[0]
@@ -172,7 +161,7 @@ def make_constraint(structured: StructuredOutput, tokenizer: Any, vocab_size: in
     grammar = _grammar(structured, vocabulary)
     from llguidance import LLMatcher
 
-    constraint = GrammarConstraint(LLMatcher(vocabulary, grammar, log_level=0), tokenizer.eos_token_ids, vocab_size)
+    constraint = GrammarConstraint(LLMatcher(vocabulary, grammar, log_level=0), vocabulary, vocab_size)
     constraint.allowed(())  # a grammar without any text is told now
     return constraint
 
