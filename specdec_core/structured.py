@@ -96,7 +96,8 @@ class GrammarConstraint:
             if token_id in self._eos_token_ids:
                 return True
             if not self._knows(token_id) or self._matcher.try_consume_tokens([token_id]) != 1:
-                raise RequestError(f"the grammar does not allow token {token_id!r} at index {len(self._prefix)}")
+                fault = f": {self._fault()}" if self._matcher.is_error() else ""
+                raise RequestError(f"the grammar does not allow token {token_id!r} at index {len(self._prefix)}{fault}")
             self._prefix.append(token_id)
         return False
 
