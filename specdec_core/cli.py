@@ -26,6 +26,8 @@ app = typer.Typer(
 
 _DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
 _REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
+_RAW = typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
+_TRACE = typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
 _JSON_SCHEMA = typer.Option(help="JSON Schema that the text must follow: a file, or the JSON itself.")
 
 
@@ -40,9 +42,7 @@ def generate(
     model: Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")] = (
         "smollm2-135m"
     ),
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
-    ] = False,
+    raw: Annotated[bool, _RAW] = False,
     drafter: Annotated[str, typer.Option(help="auto, suffix, ngram or none (plain decoding).")] = "auto",
     num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
     reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
@@ -59,9 +59,7 @@ def generate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")] = "auto",
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
-    ] = False,
+    trace: Annotated[bool, _TRACE] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the text.")] = False,
 ) -> None:
     """Generate text.
@@ -73,8 +71,7 @@ def generate(
     sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     sampling |= {"repetition_penalty": repetition_penalty, "stop": tuple(stop or ()), "max_tokens": max_tokens}
     form = {"json_schema": _schema_text(json_schema), "regex": regex}
-    structured = {"structured": form} if any(value is not None for value in form.values()) else {}
-    request = _request(sys.stdin.read() if prompt == "-" else prompt, raw, sampling, reference or [], structured)
+    request = _request(sys.stdin.read() if prompt == "-" else prompt, raw, sampling, reference or [], form)
     choice: dict[str, Any] = {"exactness": exactness, "device": device, "dtype": dtype}
     engine = load_engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, **choice)
     _run(engine, request, stats=stats, trace=trace, as_json=as_json)
@@ -131,7 +128,7 @@ def _schema_text(given: str | None) -> str | None:
 
 
 def _request(
-    text: str, raw: bool, sampling: dict[str, Any], references: list[typer.FileText], structured: dict[str, Any]
+    text: str, raw: bool, sampling: dict[str, Any], references: list[typer.FileText], form: dict[str, Any]
 ) -> GenerationRequest:
     """Raises RequestError, naming the option, for a value out of range."""
     from pydantic import ValidationError
@@ -140,8 +137,9 @@ def _request(
 
     prompt: dict[str, Any] = {"prompt": text} if raw else {"messages": ({"role": "user", "content": text},)}
     texts = tuple(file.read() for file in references)
+    structured: Any = form if any(value is not None for value in form.values()) else None
     try:
-        return GenerationRequest(**prompt, sampling=sampling, reference_texts=texts, **structured)
+        return GenerationRequest(**prompt, sampling=sampling, reference_texts=texts, structured=structured)
     except ValidationError as error:
         first = error.errors()[0]
         raise RequestError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
