@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from specdec_core.errors import SpecDecError
     from specdec_core.metrics import DecodeStats
     from specdec_core.sampling import SamplingParams
-    from specdec_core.types import GenerationOutput, GenerationRequest
+    from specdec_core.types import GenerationOutput, GenerationRequest, StructuredOutput
 
 __all__ = [
     "DecodeStats",
@@ -23,6 +23,7 @@ __all__ = [
     "GenerationRequest",
     "SamplingParams",
     "SpecDecError",
+    "StructuredOutput",
     "__version__",
     "load_engine",
 ]
@@ -41,6 +42,7 @@ _MODULES = {
     "GenerationRequest": "specdec_core.types",
     "SamplingParams": "specdec_core.sampling",
     "SpecDecError": "specdec_core.errors",
+    "StructuredOutput": "specdec_core.types",
     "load_engine": "specdec_core.engine",
 }
 

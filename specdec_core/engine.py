@@ -6,19 +6,19 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters import DraftContext, DraftMemory, make_drafter
 from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
-from specdec_core.loading import LoadedModel, load_model
+from specdec_core.loading import LoadedModel, LoadOptions, load_model
 from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
-from specdec_core.models.base import Exactness
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
+from specdec_core.structured import ForcedDrafter, make_constraint
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
 from specdec_core.verification_batched import verify_for
 
@@ -140,13 +140,18 @@ class Engine:
         prompt_ids = self._prompt_ids(request)
         eos_token_ids = tuple(sorted(tokenizer.eos_token_ids))
         max_new_tokens = min(params.max_tokens, max(target.context_length - len(prompt_ids), 1))
+        constraint, drafter = None, self.drafter
+        if request.structured is not None:
+            constraint = make_constraint(request.structured, tokenizer, target.vocab_size)
+            if drafter.name != "none":  # plain decoding stays plain
+                drafter = ForcedDrafter(drafter, constraint)
         return Generation(
             target=target,
-            drafter=self.drafter,
+            drafter=drafter,
             context=DraftContext(
                 prompt_ids=prompt_ids,
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
-                pipeline=LogitsPipeline(params, prompt_ids),
+                pipeline=LogitsPipeline(params, prompt_ids, constraint),
                 eos_token_ids=eos_token_ids,
                 memory=self.memory,
             ),
@@ -156,6 +161,7 @@ class Engine:
                 eos_token_ids=eos_token_ids,
                 stop=params.stop,
                 stop_tokens=self._stop_tokens(params.stop),
+                is_complete=None if constraint is None else constraint.is_complete,
             ),
             max_draft_tokens=self.num_speculative_tokens,
             max_new_tokens=max_new_tokens,
@@ -204,28 +210,27 @@ def load_engine(
     *,
     drafter: DrafterChoice = "auto",
     num_speculative_tokens: int | None = None,
-    exactness: Exactness | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    context_length: int | None = None,
-    quantize: str | None = None,
     prefix_cache_bytes: int = _PREFIX_CACHE_BYTES,
+    **options: Unpack[LoadOptions],
 ) -> Engine:
     """Load a model (embedded name, local folder, GGUF file or hub id) and put an engine around it.
 
-    ``drafter`` is ``auto``, ``none``, a registered name, ``model:<reference>`` (a smaller model of the same
-    vocabulary), a Drafter, or a list of them. ``num_speculative_tokens`` is the longest draft; by default, and at most,
-    as long as a pass allows (its width less one). ``exactness`` defaults to the hardware table's. ``quantize`` is
-    ``int8`` or ``int4``, refused where not measured to be faster. ``prefix_cache_bytes`` is memory for keys and values
-    of prompt beginnings: prompts that begin alike read them once. 0 reads every prompt whole.
+    Args:
+        reference: As for :func:`specdec_core.loading.load_model`.
+        drafter: ``auto``, ``none``, a registered name, ``model:<reference>`` (a smaller model of the same vocabulary),
+            a Drafter, or a list of them.
+        num_speculative_tokens: The longest draft; by default, and at most, what a pass can verify (its width less one).
+        prefix_cache_bytes: Memory for keys and values of prompt beginnings: prompts that begin alike read them once.
+            0 reads every prompt whole.
+        options: ``device``, ``dtype``, ``exactness``, ``context_length``, ``width``, ``quantize``: see ``load_model``.
 
-    Raises ModelLoadError, ExactnessError, OutOfMemoryError, RequestError.
+    Raises:
+        ModelLoadError, ExactnessError, OutOfMemoryError, RequestError: see ``load_model``.
     """
     check_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
-    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness, "quantize": quantize}
     if prefix_cache_bytes < 0:
         raise RequestError(f"prefix_cache_bytes must be at least 0, not {prefix_cache_bytes!r}")
-    model = load_model(reference, context_length=context_length, **choice)
+    model = load_model(reference, **options)
     if isinstance(model.target, LlamaTarget):  # other models keep their own cache
         model.target.reuse_prefixes(prefix_cache_bytes)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)

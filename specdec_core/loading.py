@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 
@@ -27,7 +28,7 @@ from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
 from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
 
-__all__ = ["LoadedModel", "fetch", "load_model", "settle_exactness"]
+__all__ = ["LoadOptions", "LoadedModel", "fetch", "load_model", "settle_exactness"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,17 @@ class LoadedModel:
 
 
 @saying_what_to_lower("loading the model")
+class LoadOptions(TypedDict, total=False):
+    """How to load, as :func:`load_model` takes it."""
+
+    device: str
+    dtype: str
+    exactness: Exactness | None
+    width: int | None
+    context_length: int | None
+    quantize: str | None
+
+
 def load_model(
     reference: str | Path = "smollm2-135m",
     *,

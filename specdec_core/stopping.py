@@ -49,9 +49,10 @@ class IncrementalDetokenizer:
 class StopChecker:
     """Takes emitted tokens one at a time and says when the text is over.
 
-    An end-of-sequence token is looked at first, then stop strings, then the length: a stop inside an accepted run ends
-    the text there even when the length cap is reached in the same round. ``stop_tokens`` are stop strings that are
-    special tokens (id -> string): decoding leaves these out, so the text alone would never show them.
+    An end-of-sequence token is looked at first, then stop strings, then ``is_complete`` (whether a grammar lets nothing
+    follow the tokens), then the length: a stop inside an accepted run ends the text there even when the length cap is
+    reached in the same round. ``stop_tokens`` are stop strings that are special tokens (id -> string): decoding leaves
+    these out, so the text alone would never show them.
 
     >>> checker = StopChecker(decode=lambda ids: "".join(map(chr, ids)), max_tokens=9, stop=["END"])
     >>> [checker.push(ord(c)) for c in "a ENDz"]
@@ -68,12 +69,14 @@ class StopChecker:
         eos_token_ids: Collection[int] = (),
         stop: Sequence[str] = (),
         stop_tokens: Mapping[int, str] | None = None,
+        is_complete: Callable[[Sequence[int]], bool] | None = None,
     ) -> None:
         self._detokenizer = IncrementalDetokenizer(decode)
         self._max_tokens = max_tokens
         self._eos_token_ids = frozenset(eos_token_ids)
         self._stop = tuple(text for text in stop if text)
         self._stop_tokens = dict(stop_tokens or {})
+        self._is_complete = is_complete
         self._num_taken = 0  # characters handed out by take_text
         self.token_ids: list[int] = []
         self.text = ""
@@ -96,6 +99,9 @@ class StopChecker:
             self.finish_reason = "stop"
             return True
         self._append(self._detokenizer.push(token_id))
+        if self._is_complete is not None and self._is_complete(self.token_ids):
+            self._append(self._detokenizer.flush())
+            self.finish_reason = "stop"
         if len(self.token_ids) >= self._max_tokens:
             self._append(self._detokenizer.flush())
             self.finish_reason = self.finish_reason or "length"

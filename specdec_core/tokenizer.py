@@ -108,6 +108,18 @@ class TransformersTokenizer:
             raise VocabularyMismatchError(f"token id {token_id!r} is outside the tokenizer's {self._vocab_size} ids")
         return piece
 
+    def fast_tokenizer_json(self) -> str:
+        """The tokenizer as the tokenizers library serialises it, added tokens included. Raises RequestError if slow."""
+        if not self._tokenizer.is_fast:
+            raise RequestError("this model's tokenizer has no fast form, which structured output needs")
+        from copy import copy
+
+        backend = copy(self._tokenizer.backend_tokenizer)
+        backend.no_padding()
+        backend.no_truncation()
+        text: str = backend.to_str()
+        return text
+
 
 def _eos_token_ids(folder: Path, tokenizer: Any) -> frozenset[int]:
     found: set[int] = set() if tokenizer.eos_token_id is None else {int(tokenizer.eos_token_id)}

@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from torch import Tensor
 
 from specdec_core.metrics import DecodeStats, NumericsFingerprint
 from specdec_core.sampling import SamplingParams
 
-__all__ = ["Draft", "FinishReason", "GenerationChunk", "GenerationOutput", "GenerationRequest", "Round"]
+__all__ = [
+    "Draft",
+    "FinishReason",
+    "GenerationChunk",
+    "GenerationOutput",
+    "GenerationRequest",
+    "Round",
+    "StructuredOutput",
+]
 
 FinishReason = Literal["stop", "length"]
-"""``stop``: an end-of-sequence token or a stop string; ``length``: max_tokens or the context is used up."""
+"""``stop``: an end-of-sequence token, a stop string, or a grammar that lets nothing follow; ``length``: max_tokens or
+the context is used up. A structured text that ends by ``length`` or in a stop string may be incomplete."""
+
+
+class StructuredOutput(BaseModel):
+    """The form that a text must have. Give exactly one of ``json_schema``, ``json_object`` and ``regex``.
+
+    JSON is written on one line, as ``json.dumps`` writes it: ``", "`` between items, ``": "`` after keys, properties in
+    the order of the schema. Needs the extra ``structured``.
+
+    >>> StructuredOutput(json_schema='{"type": "boolean"}').json_schema
+    {'type': 'boolean'}
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    json_schema: dict[str, Any] | None = Field(None, description="A JSON Schema, as an object or as its JSON text.")
+    json_object: bool = Field(False, description="Any JSON object.")
+    regex: str | None = Field(None, description="A regular expression (Rust syntax) that the whole text matches.")
+
+    @field_validator("json_schema", mode="before")
+    @classmethod
+    def _parsed(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not JSON: {error}") from None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> StructuredOutput:
+        given = [name for name in ("json_schema", "regex") if getattr(self, name) is not None]
+        given += ["json_object"] if self.json_object else []
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of json_schema, json_object and regex, not {given or 'none'}")
+        return self
 
 
 class GenerationRequest(BaseModel):
@@ -36,6 +81,7 @@ class GenerationRequest(BaseModel):
     prompt_token_ids: tuple[int, ...] | None = Field(None, description="Ids, used as they stand.")
     sampling: SamplingParams = SamplingParams()
     reference_texts: tuple[str, ...] = Field((), description="Texts the answer may repeat, most likely first.")
+    structured: StructuredOutput | None = Field(None, description="The form that the text must have.")
 
     @model_validator(mode="after")
     def _one_prompt(self) -> GenerationRequest:

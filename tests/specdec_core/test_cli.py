@@ -78,6 +78,9 @@ def test_json_is_one_document_and_a_dash_reads_standard_input(embedded_folder) -
         (["generate", "-p", "x", "--drafter", "sufix"], "did you mean 'suffix'"),
         (["generate", "-p", "x", "--top-p", "0"], "top_p"),
         (["generate", "-p", "x", "--exactness", "roughly"], "'roughly'"),
+        (["generate", "-p", "x", "--json-schema", "no-such-file.json"], "no-such-file.json"),
+        (["generate", "-p", "x", "--json-schema", "{no JSON"], "structured.json_schema: "),
+        (["generate", "-p", "x", "--json-schema", "{}", "--regex", "a"], "exactly one of json_schema"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(specdec: Specdec, arguments: list[str], says: str) -> None:
@@ -85,6 +88,18 @@ def test_a_mistake_is_one_line_and_exit_2(specdec: Specdec, arguments: list[str]
     assert done.returncode == 2
     assert says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_text_has_the_form_of_a_schema_or_a_regular_expression(embedded_folder, specdec: Specdec, tmp_path) -> None:
+    schema = '{"type": "array", "items": {"enum": ["red", "green"]}, "minItems": 1, "maxItems": 2}'
+    (tmp_path / "colours.json").write_text(schema, encoding="utf-8")
+    law = [*ARGUMENTS, "--exactness", "law"]
+    texts = [specdec(*law, "--json-schema", given).stdout for given in (schema, str(tmp_path / "colours.json"))]
+    assert texts[0] == texts[1]
+    assert set(json.loads(texts[0])) <= {"red", "green"}
+    assert specdec(*law, "--regex", "(pear|fig)s").stdout.strip() in ("pears", "figs")
+    refused = specdec(*law, "--regex", "(pear")
+    assert refused.returncode == 2 and "regex: at character 1: unclosed group" in refused.stderr
 
 
 def test_input_that_is_no_text_is_one_line_and_exit_2(
