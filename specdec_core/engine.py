@@ -8,13 +8,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from specdec_core.controller import Controller, Policy
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters import DraftContext, make_drafter
 from specdec_core.drafters.registry import DrafterChoice
 from specdec_core.errors import RequestError
+from specdec_core.goodput import Goodput
 from specdec_core.loading import LoadedModel, load_model
 from specdec_core.metrics import NumericsFingerprint
-from specdec_core.models.base import Exactness
+from specdec_core.models.base import Exactness, TargetModel
+from specdec_core.pass_costs import PassCosts
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
@@ -50,11 +53,18 @@ class EngineDescription:
 class Engine:
     """A loaded model with a drafter.
 
-    Threads wait for each other; a stream holds the engine until it is exhausted or closed.
+    Threads wait for each other; a stream holds the engine until it is exhausted or closed. ``policy`` decides what is
+    drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a second. What it learns stays
+    from request to request and changes speed only (see ``specdec_core.goodput``).
     """
 
     def __init__(
-        self, model: LoadedModel, *, drafter: DrafterChoice = "auto", num_speculative_tokens: int | None = None
+        self,
+        model: LoadedModel,
+        *,
+        drafter: DrafterChoice = "auto",
+        num_speculative_tokens: int | None = None,
+        policy: Policy | None = None,
     ) -> None:
         if num_speculative_tokens is not None and num_speculative_tokens < 0:
             raise RequestError(f"num_speculative_tokens must be at least 0, not {num_speculative_tokens!r}")
@@ -62,6 +72,8 @@ class Engine:
         self.drafter = make_drafter(drafter)
         most = model.target.geometry.max_draft_tokens
         self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
+        calibrated = policy is None and self.num_speculative_tokens > 0
+        self.controller = Controller(self.drafter, policy or _goodput(model.target, calibrated=calibrated))
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -126,7 +138,7 @@ class Engine:
         max_new_tokens = min(params.max_tokens, max(target.context_length - len(prompt_ids), 1))
         return Generation(
             target=target,
-            drafter=self.drafter,
+            controller=self.controller,
             context=DraftContext(
                 prompt_ids=prompt_ids,
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
@@ -169,6 +181,13 @@ class Engine:
             stats=generation.stats,
             fingerprint=self.model.fingerprint,
         )
+
+
+def _goodput(target: TargetModel, *, calibrated: bool) -> Goodput:
+    costs = PassCosts(target.geometry)
+    if calibrated:
+        costs.calibrate(target)
+    return Goodput(costs)
 
 
 def load_engine(

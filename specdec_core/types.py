@@ -50,12 +50,15 @@ class Draft:
     """Tokens that a drafter proposes to follow the last emitted one.
 
     ``probs`` [num_draft, vocab] holds the law that each token was drawn from; None where tokens were chosen rather than
-    drawn (a one-hot law). Rejection verification needs it, match verification does not look at it.
+    drawn (a one-hot law). Rejection verification needs it, match verification does not look at it. A drafter that can
+    says how many tokens it expects to be accepted, and how long the match was that it continues.
     """
 
     token_ids: tuple[int, ...] = ()
     source: str = "none"
     probs: Tensor | None = field(default=None, compare=False, repr=False)
+    expected_accepted: float | None = field(default=None, compare=False)
+    match_length: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
