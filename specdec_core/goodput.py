@@ -9,7 +9,8 @@ Sources that cost nearly nothing, which is to say text, are asked first and thei
 proposed is compared with what the text became, also where it was not verified: a source whose drafts do not pay is
 followed without a pass spent on it. A source that costs (a model) is not looked at: how many tokens to ask for is
 settled before, its draft is verified whole, and where it does not pay it is tried again after 8 rounds, 16, 32 and so
-on, 256 at most, until a trial pays.
+on, 256 at most, until a trial pays. In the same spirit, after 64 plain passes the next is a wide one, if it can
+be, and after 64 wide ones a plain one: nothing else tells what one costs beside the other by now.
 
 What is learned stays from request to request: the costs of passes, and the acceptance and cost of each source. It is
 decayed, and a new request halves the weight of acceptance learned before. In match mode with bitwise exactness no
@@ -30,6 +31,7 @@ from specdec_core.types import Draft
 __all__ = ["BackOff", "Goodput"]
 
 _NEARLY_FREE = 0.02  # of a plain pass, for a draft as long as allowed
+_LEAST_COST = 1e-5  # of a plain pass, for a token: where the clock is too coarse
 _FIRST_DRAFT = 3  # tokens asked of a source whose cost is not known
 _RATE_DECAY = 0.95  # per pass
 _NEW_REQUEST = 0.5  # weight that what earlier requests taught keeps
@@ -73,14 +75,21 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One thing to do: verify ``draft``, or ask ``source`` for ``length`` tokens. ``passes`` is T, in plain passes."""
+    """One thing to do: verify ``draft``, or ask ``source`` for ``length`` tokens.
+
+    ``value`` is E - g T, ``passes`` T in plain passes; ``stale``: a pass of another width is due.
+    """
 
     value: float
     length: int
     expected_tokens: float
     passes: float
+    stale: bool = False
     source: Source | None = None
     draft: Draft = field(default_factory=Draft)
+
+    def rank(self) -> tuple[bool, float]:
+        return not self.stale, self.value
 
 
 class Goodput:
@@ -141,8 +150,9 @@ class Goodput:
             draft = self._ask(source, limit if cost is not None else min(limit, _FIRST_DRAFT))
             if draft.probs is not None and draft.token_ids:
                 return self._whole(source, draft, cost or 0.0)
-            best = max(best, self._best_cut(source, draft), key=lambda option: option.value)
-        return self._best_costly(costly, best)
+            best = max(best, self._best_cut(source, draft), key=_Option.rank)
+        varied = self.costs.due and not best.stale
+        return best if varied else self._best_costly(costly, best)
 
     def _best_costly(self, forecasts: list[_Option], best: _Option) -> _Option:
         """The draft of the source that promises most, or that is due for a trial; else ``best``."""
@@ -167,7 +177,7 @@ class Goodput:
         before = source.stats.time_s
         draft = source.ask(max_tokens)
         passes = (source.stats.time_s - before) / self.costs.plain_seconds
-        self._records[source].cost.observe(passes / max(len(draft.token_ids), 1))
+        self._records[source].cost.observe(max(passes / max(len(draft.token_ids), 1), _LEAST_COST))
         self._seen.append((source, draft))
         return draft
 
@@ -175,7 +185,7 @@ class Goodput:
         """As much of a draft as pays."""
         curves = self._records[source].acceptance
         expected = curves.expected_tokens(draft.match_length, len(draft.token_ids))
-        best = max((self._option(expected, n) for n in range(len(expected))), key=lambda option: option.value)
+        best = max((self._option(expected, n) for n in range(len(expected))), key=_Option.rank)
         return replace(best, source=source, draft=first_tokens(draft, best.length)) if best.length else best
 
     def _whole(self, source: Source, draft: Draft, cost: float) -> _Option:
@@ -191,4 +201,5 @@ class Goodput:
 
     def _option(self, expected: list[float], length: int, cost: float = 0.0) -> _Option:
         passes = self.costs.relative(1 + length) + length * cost
-        return _Option(expected[length] - self.rate * passes, length, expected[length], passes)
+        value = expected[length] - self.rate * passes
+        return _Option(value, length, expected[length], passes, self.costs.stale(1 + length))
