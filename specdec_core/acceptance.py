@@ -30,7 +30,7 @@ class AcceptanceCurves:
     >>> for _ in range(50):
     ...     curves.learn(8, num_accepted=2, num_compared=3)
     >>> [round(tokens, 1) for tokens in curves.expected_tokens(8, 3)]
-    [1.0, 2.0, 2.9, 3.0]
+    [1.0, 2.0, 3.0, 3.0]
     """
 
     def __init__(self, decay: float = 0.97) -> None:
