@@ -14,6 +14,7 @@ from specdec_core.errors import RequestError, SpecDecError
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
+    from specdec_core.metrics import DecodeStats
     from specdec_core.types import GenerationOutput, GenerationRequest, Round
 
 __all__ = ["app", "describe", "fetch", "generate", "main", "root"]
@@ -195,9 +196,26 @@ def _stats_line(output: GenerationOutput) -> str:
         parts.append(f"acceptance rate {stats.acceptance_rate:.2f}")
     if stats.tokens_per_second is not None:
         parts.append(f"{stats.tokens_per_second:.1f} tokens/s")
+    parts += _control_parts(stats)
     return " · ".join(
         [*parts, f"{output.fingerprint.exactness}, {output.fingerprint.dtype}, {output.fingerprint.device}"]
     )
+
+
+def _control_parts(stats: DecodeStats) -> list[str]:
+    """What the controller expected, what it and the drafters took, and who drafted."""
+    parts = [
+        f"{name} {counts.num_accepted_tokens}/{counts.num_draft_tokens} in {counts.num_drafts} drafts"
+        for name, counts in stats.sources.items()
+        if counts.num_drafts
+    ]
+    predicted, realised = stats.predicted_tokens_per_second, stats.decode_tokens_per_second
+    if predicted is not None and realised is not None:
+        parts.append(f"decoding {realised:.1f} tokens/s, predicted {predicted:.1f}")
+    total_s = stats.prefill_time_s + stats.decode_time_s
+    if total_s > 0:
+        parts.append(f"drafting {stats.draft_time_s / total_s:.1%}, control {stats.control_time_s / total_s:.1%}")
+    return parts
 
 
 if __name__ == "__main__":

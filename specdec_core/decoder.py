@@ -5,8 +5,6 @@ After every round the target's cache holds prompt + generated - 1 tokens: the la
 
 from __future__ import annotations
 
-import operator
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +12,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from specdec_core.drafters.base import DraftContext, Drafter
+from specdec_core.controller import Controller
+from specdec_core.drafters.base import DraftContext
 from specdec_core.errors import ContextOverflowError, DrafterError, RequestError
 from specdec_core.metrics import DecodeStats
 from specdec_core.models.base import TargetModel, round_up
@@ -31,7 +30,7 @@ class Generation:
     """Everything one generation works with, and what it has emitted so far (``stopper.token_ids``)."""
 
     target: TargetModel
-    drafter: Drafter
+    controller: Controller
     context: DraftContext
     stopper: StopChecker
     max_draft_tokens: int
@@ -53,7 +52,7 @@ class Generation:
 
 
 def decode(generation: Generation) -> Generator[Round | None, None, None]:
-    """Run a generation; yields after prefill (None) and after every round. The drafter is ended in any case.
+    """Run a generation; yields after prefill (None) and after every round. The drafters are ended in any case.
 
     Raises ContextOverflowError, VocabularyMismatchError, RequestError (nothing usable to read, logits not finite) and
     DrafterError; the target can be used again after each.
@@ -69,20 +68,24 @@ def decode(generation: Generation) -> Generator[Round | None, None, None]:
 
 
 def _round(generation: Generation) -> Round:
-    started = time.perf_counter()
+    controller, clock = generation.controller, generation.controller.clock
+    started = clock()
     draft = _propose(generation)
-    generation.stats.draft_time_s += time.perf_counter() - started
+    proposed = clock()
     logits = generation.target.decode((generation.generated_ids[-1], *draft.token_ids))
     verdict = generation.verify(logits, draft, generation.pipeline, generation.generated_ids)
+    pass_time_s = clock() - proposed
     num_emitted = _commit(generation, verdict.token_ids)
     generation.target.rollback(len(generation.prompt_ids) + len(generation.generated_ids) - 1)
-    generation.stats.decode_time_s += time.perf_counter() - started
-    return _account(generation.stats, draft, verdict, num_emitted)
+    round_ = _account(generation.stats, draft, verdict, num_emitted)
+    controller.learn(round_, pass_time_s)
+    generation.stats.decode_time_s += clock() - started
+    return round_
 
 
 def _prefill(generation: Generation) -> int:
     """Read the prompt; the token it yields."""
-    started = time.perf_counter()
+    started = generation.controller.clock()
     prompt_ids, target, stats = generation.prompt_ids, generation.target, generation.stats
     if not prompt_ids:
         raise RequestError("the prompt is empty: give at least one token")
@@ -91,15 +94,14 @@ def _prefill(generation: Generation) -> int:
             f"the prompt has {len(prompt_ids)} tokens and the context holds {target.context_length}, output included; "
             "shorten the prompt or load the model with a larger context_length"
         )
-    with _blaming(generation.drafter):
-        generation.drafter.begin(generation.context)
+    generation.controller.begin(generation.context, stats)
     logits: Tensor = target.prefill(prompt_ids)
     token = generation.pipeline.choose(logits, ())
     stats.num_prompt_tokens = len(prompt_ids)
     stats.num_cached_prompt_tokens = target.num_cached_prompt_tokens
     num_computed = len(prompt_ids) - target.num_cached_prompt_tokens
     stats.num_prefill_passes = round_up(num_computed, target.geometry.chunk) // target.geometry.chunk
-    stats.prefill_time_s = time.perf_counter() - started
+    stats.prefill_time_s = generation.controller.clock() - started
     return token
 
 
@@ -107,20 +109,15 @@ def _propose(generation: Generation) -> Draft:
     """A draft no longer than a pass can verify and the request can use."""
     remaining = generation.max_new_tokens - len(generation.generated_ids)
     limit = min(generation.max_draft_tokens, generation.target.geometry.max_draft_tokens, remaining - 1)
-    if limit < 1:
-        return Draft()
-    with _blaming(generation.drafter):
-        draft = generation.drafter.propose(limit)
-        token_ids = tuple(map(operator.index, draft.token_ids[:limit]))
-        probs = None if draft.probs is None else draft.probs[: len(token_ids)]
-    if not all(0 <= token_id < generation.target.vocab_size for token_id in token_ids):
-        raise DrafterError(f"drafter {generation.drafter.name!r} proposed ids outside the vocabulary: {token_ids!r}")
-    return replace(draft, token_ids=token_ids, probs=probs)
+    draft = generation.controller.propose(max(limit, 0))
+    if not all(0 <= token_id < generation.target.vocab_size for token_id in draft.token_ids):
+        raise DrafterError(f"drafter {draft.source!r} proposed ids outside the vocabulary: {draft.token_ids!r}")
+    return draft
 
 
 @contextmanager
 def _leaving_order(generation: Generation) -> Iterator[None]:
-    """End the drafter in any case; what it raises then hides no earlier error.
+    """End the drafters in any case; what one raises then hides no earlier error.
 
     After an error the target forgets the sequence: its keys and values may be what was wrong.
     """
@@ -130,30 +127,19 @@ def _leaving_order(generation: Generation) -> Iterator[None]:
         if isinstance(error, Exception):
             generation.target.rollback(0)
         with suppress(Exception):
-            generation.drafter.end()
+            generation.controller.end()
         raise
-    with _blaming(generation.drafter):
-        generation.drafter.end()
-
-
-@contextmanager
-def _blaming(drafter: Drafter) -> Iterator[None]:
-    """Whatever a drafter raises is a DrafterError that names it."""
-    try:
-        yield
-    except Exception as error:
-        raise DrafterError(f"drafter {drafter.name!r} raised {type(error).__name__}: {error}") from error
+    generation.controller.end()
 
 
 def _commit(generation: Generation, token_ids: tuple[int, ...]) -> int:
-    """Emit tokens up to the one that ends the text, and tell the drafter; how many were emitted."""
+    """Emit tokens up to the one that ends the text, and tell the drafters; how many were emitted."""
     num_emitted = 0
     for token_id in token_ids:
         num_emitted += 1
         if generation.stopper.push(token_id):
             break
-    with _blaming(generation.drafter):
-        generation.drafter.observe(token_ids[:num_emitted])
+    generation.controller.observe(token_ids[:num_emitted])
     generation.stats.num_generated_tokens += num_emitted
     return num_emitted
 

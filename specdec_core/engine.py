@@ -8,14 +8,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Unpack
 
+from specdec_core.controller import Controller, Policy
 from specdec_core.decoder import Generation, decode
-from specdec_core.drafters import DraftContext, DraftMemory, make_drafter
+from specdec_core.drafters import DraftContext, Drafter, DraftMemory, make_drafter
 from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
+from specdec_core.goodput import Goodput
 from specdec_core.loading import LoadedModel, LoadOptions, load_model
 from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.runner import LlamaTarget
+from specdec_core.pass_costs import PassCosts
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.structured import ForcedDrafter, make_constraint
@@ -56,11 +59,18 @@ class EngineDescription:
 class Engine:
     """A loaded model with a drafter.
 
-    Threads wait for each other; a stream holds the engine until it is exhausted or closed.
+    Threads wait for each other; a stream holds the engine until it is exhausted or closed. ``policy`` decides what is
+    drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a second. What it learns stays
+    from request to request and changes speed only (see ``specdec_core.goodput``).
     """
 
     def __init__(
-        self, model: LoadedModel, *, drafter: DrafterChoice = "auto", num_speculative_tokens: int | None = None
+        self,
+        model: LoadedModel,
+        *,
+        drafter: DrafterChoice = "auto",
+        num_speculative_tokens: int | None = None,
+        policy: Policy | None = None,
     ) -> None:
         if num_speculative_tokens is not None and num_speculative_tokens < 0:
             raise RequestError(f"num_speculative_tokens must be at least 0, not {num_speculative_tokens!r}")
@@ -69,6 +79,11 @@ class Engine:
         most = model.target.geometry.max_draft_tokens
         self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
         self.memory = DraftMemory()
+        self._policy = policy
+        self._costs = PassCosts(model.target.geometry)
+        if policy is None and self.num_speculative_tokens > 0:
+            self._costs.calibrate(model.target)
+        self.controller = self._controller(self.drafter)
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -123,6 +138,9 @@ class Engine:
             reasons=self.model.reasons,
         )
 
+    def _controller(self, drafter: Drafter) -> Controller:
+        return Controller(drafter, self._policy or Goodput(self._costs))
+
     @contextmanager
     def _held(self) -> Iterator[None]:
         """The engine, for this request alone."""
@@ -140,14 +158,14 @@ class Engine:
         prompt_ids = self._prompt_ids(request)
         eos_token_ids = tuple(sorted(tokenizer.eos_token_ids))
         max_new_tokens = min(params.max_tokens, max(target.context_length - len(prompt_ids), 1))
-        constraint, drafter = None, self.drafter
+        constraint, controller = None, self.controller
         if request.structured is not None:
             constraint = make_constraint(request.structured, tokenizer, target.vocab_size)
-            if drafter.name != "none":  # plain decoding stays plain
-                drafter = ForcedDrafter(drafter, constraint)
+            if self.drafter.name != "none":  # plain decoding stays plain
+                controller = self._controller(ForcedDrafter(self.drafter, constraint))
         return Generation(
             target=target,
-            drafter=drafter,
+            controller=controller,
             context=DraftContext(
                 prompt_ids=prompt_ids,
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),

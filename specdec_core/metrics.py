@@ -12,7 +12,17 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-__all__ = ["DecodeStats", "NumericsFingerprint"]
+__all__ = ["DecodeStats", "NumericsFingerprint", "SourceStats"]
+
+
+@dataclass(slots=True)
+class SourceStats:
+    """What one drafter did in one generation."""
+
+    num_drafts: int = 0  # passes that verified a draft of this source
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    time_s: float = 0.0  # reading the prompt, proposing (also what was not verified), observing
 
 
 @dataclass(slots=True)
@@ -35,7 +45,11 @@ class DecodeStats:
     num_accepted_by_position: list[int] = field(default_factory=list)
     prefill_time_s: float = 0.0
     decode_time_s: float = 0.0  # everything after prefill, drafting included
-    draft_time_s: float = 0.0
+    draft_time_s: float = 0.0  # of all sources; reading the prompt is part of prefill, the rest of decode time
+    control_time_s: float = 0.0  # deciding what to draft, in decode time but for a request's beginning
+    predicted_time_s: float = 0.0  # decode passes and their drafts, as expected before each; 0: nothing predicted
+    predicted_tokens: float = 0.0
+    sources: dict[str, SourceStats] = field(default_factory=dict)  # by drafter name
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -60,9 +74,21 @@ class DecodeStats:
         total_time_s = self.prefill_time_s + self.decode_time_s
         return self.num_generated_tokens / total_time_s if total_time_s > 0 else None
 
+    @property
+    def decode_tokens_per_second(self) -> float | None:
+        """Tokens of decode passes over their time, drafting included: what a prediction is compared with."""
+        num_tokens = self.num_generated_tokens - 1
+        return num_tokens / self.decode_time_s if self.decode_time_s > 0 else None
+
+    @property
+    def predicted_tokens_per_second(self) -> float | None:
+        """What the controller expected of the same passes; None where it predicts nothing."""
+        return self.predicted_tokens / self.predicted_time_s if self.predicted_time_s > 0 else None
+
     def to_dict(self) -> dict[str, Any]:
         """Counts and rates, ready for JSON."""
-        rates = ("acceptance_rate", "acceptance_length", "draft_length", "tokens_per_second")
+        rates = ["acceptance_rate", "acceptance_length", "draft_length", "tokens_per_second"]
+        rates += ["decode_tokens_per_second", "predicted_tokens_per_second"]
         return asdict(self) | {name: getattr(self, name) for name in rates}
 
 

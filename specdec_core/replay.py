@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from specdec_core.controller import Controller
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters.base import DraftContext, Drafter
 from specdec_core.drafters.memory import DraftMemory
@@ -91,7 +92,7 @@ def _generation(
     num_output = len(recording.output_ids)
     return Generation(
         target=_RecordedTarget(recording, max_draft_tokens),
-        drafter=drafter,
+        controller=Controller(drafter),
         context=context,
         stopper=StopChecker(decode=lambda _: "", max_tokens=num_output),
         max_draft_tokens=max_draft_tokens,

@@ -108,6 +108,9 @@ class GrammarConstraint:
         return (self._matcher.get_error() or self._matcher.stop_reason()).splitlines()[0]
 
 
+_CERTAIN = 64  # as good as the longest matches of text: acceptance is kept by match length
+
+
 class ForcedDrafter:
     """Drafts what the grammar forces, and around it what another drafter says, as far as the grammar can read it.
 
@@ -134,13 +137,14 @@ class ForcedDrafter:
         draft = self._drafter.propose(max_tokens)
         forced = self._constraint.forced(self._generated_ids, max_tokens)
         if draft.probs is not None:
-            return Draft(forced, "forced") if forced else draft
+            return Draft(forced, "forced", match_length=_CERTAIN) if forced else draft
         if tuple(draft.token_ids[: len(forced)]) != forced:
-            draft = Draft(forced, "forced")
+            draft = Draft(forced, "forced", match_length=_CERTAIN)
         num_possible = self._constraint.num_possible(self._generated_ids, draft.token_ids)
         token_ids = draft.token_ids[:num_possible]
         after = self._constraint.forced([*self._generated_ids, *token_ids], max_tokens - num_possible)
-        return Draft((*token_ids, *after), draft.source if token_ids else "forced")
+        source, match_length = (draft.source, draft.match_length) if token_ids else ("forced", _CERTAIN)
+        return Draft((*token_ids, *after), source, match_length=match_length)
 
     def observe(self, token_ids: Sequence[int]) -> None:
         """Tell the other drafter."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from specdec_core.controller import Controller, Policy
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters.base import DraftContext, Drafter
 from specdec_core.drafters.null import NullDrafter
@@ -120,13 +121,17 @@ def generate_ids(
     num_speculative_tokens: int | None = None,
     reference_ids: Sequence[Sequence[int]] = (),
     eos_token_ids: Sequence[int] = (),
+    policy: Policy | None = None,
 ) -> Generation:
-    """Run a target without a tokenizer; the finished generation has ``generated_ids`` and ``stats``."""
+    """Run a target without a tokenizer; the finished generation has ``generated_ids`` and ``stats``.
+
+    Drafts are as long as allowed, from the first drafter that has one, unless a ``policy`` decides otherwise.
+    """
     most = target.geometry.max_draft_tokens
     max_new_tokens = min(sampling.max_tokens, max(target.context_length - len(prompt_ids), 1))
     generation = Generation(
         target=target,
-        drafter=drafter or NullDrafter(),
+        controller=Controller(drafter or NullDrafter(), policy),
         context=DraftContext(
             prompt_ids=tuple(prompt_ids),
             reference_ids=tuple(map(tuple, reference_ids)),

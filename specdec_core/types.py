@@ -105,8 +105,8 @@ class Draft:
     token_ids: tuple[int, ...] = ()
     source: str = "none"
     probs: Tensor | None = field(default=None, compare=False, repr=False)
-    expected_accepted: float | None = None
-    match_length: int | None = None
+    expected_accepted: float | None = field(default=None, compare=False)
+    match_length: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

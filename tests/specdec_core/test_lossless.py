@@ -8,7 +8,9 @@ from functools import cache
 import pytest
 
 from specdec_core.drafters import Drafter, make_drafter
+from specdec_core.goodput import Goodput
 from specdec_core.loading import LoadedModel, load_model
+from specdec_core.pass_costs import PassCosts
 from specdec_core.sampling import SamplingParams
 from specdec_core.testing import AlternatingDrafter, OracleDrafter, RandomDrafter, assert_lossless, generate_ids
 from tests.specdec_core.lossless_prompts import NUM_PROMPTS, prompt_ids
@@ -93,6 +95,26 @@ def test_at_the_width_that_users_get(embedded_folder, number: int) -> None:
     plain = run(model, number, "greedy", make_drafter("none"), 0)
     check(model, plain, number, "greedy", "suffix", model.geometry.max_draft_tokens)
     check(model, plain, number, "greedy", "alternating", model.geometry.max_draft_tokens)
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_whatever_the_controller_decides(embedded_folder, sampling: str) -> None:
+    """Two requests, so that the second one's decisions rest on what the first one taught."""
+    model = default_model(str(embedded_folder))
+    policy = Goodput(PassCosts(model.geometry))
+    for number in (12, 5):
+        plain = run(model, number, sampling, make_drafter("none"), 0)
+        generation = generate_ids(
+            model.target,
+            prompt_ids(model.tokenizer, number),
+            SAMPLINGS[sampling],
+            make_drafter(["ngram", "suffix"]),
+            eos_token_ids=sorted(model.tokenizer.eos_token_ids),
+            policy=policy,
+        )
+        assert generation.generated_ids == plain
+        assert generation.stats.num_drafts > 0
+        assert generation.stats.predicted_tokens > 0
 
 
 @pytest.mark.slow
