@@ -49,7 +49,7 @@ def chosen_items(arguments: argparse.Namespace, size: Size) -> dict[str, list[Wo
     folder = data_folder(arguments.data)
     for number, reference in enumerate(arguments.model):
         parts = arguments.only if number == 0 else [part for part in arguments.only if part == "spec-bench"]
-        items = work_items(folder, size, model_name(reference))
+        items = work_items(folder, size, model_name(reference), parts)
         found[reference] = [
             replace(item, max_tokens=min(item.max_tokens, arguments.max_tokens or item.max_tokens))
             for part in parts

@@ -2,8 +2,8 @@
 
 transformers runs as people use it: ``generate`` with its dynamic cache, greedy, and its own defaults for what is not
 named here (prompt lookup matches two tokens; the assistant drafts up to twenty while it is sure). Its passes are
-counted by wrapping the model's ``forward``; its first pass counts as prefill even where it verifies a draft already,
-so its acceptance length comes out a little better than it is.
+counted by wrapping the model's ``forward``. Its first pass counts as prefill even where it verifies a draft already;
+the tokens that this pass yields are left out of decoding speed and acceptance length, as is the one of ours.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Measured:
     time_s: float
     prefill_time_s: float
     num_passes: int
+    num_prefill_tokens: int = 1
     num_draft_tokens: int | None = None
     num_accepted_tokens: int | None = None
     draft_time_s: float | None = None
@@ -135,9 +136,9 @@ def _measured(token_ids: list[int], time_s: float, stats: DecodeStats) -> Measur
         time_s,
         stats.prefill_time_s,
         stats.num_decode_passes,
-        stats.num_draft_tokens,
-        stats.num_accepted_tokens,
-        stats.draft_time_s,
+        num_draft_tokens=stats.num_draft_tokens,
+        num_accepted_tokens=stats.num_accepted_tokens,
+        draft_time_s=stats.draft_time_s,
         **{name: getattr(stats, name, None) for name in later},
     )
 
@@ -159,27 +160,40 @@ def transformers_arm(model: Any, eos_token_ids: frozenset[int], *, assistant: An
             started = time.perf_counter()
             output = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config, **helped)
             time_s = time.perf_counter() - started
-        return Measured(output[0, ids.shape[1] :].tolist(), time_s, passes[0], len(passes) - 1)
+        new_ids = output[0, ids.shape[1] :].tolist()
+        num_read = (
+            passes[1].start if len(passes) > 1 else output.shape[1] - 1
+        )  # the last token is read by the next pass
+        num_prefill_tokens = num_read - ids.shape[1] + 1
+        return Measured(new_ids, time_s, passes[0].time_s, len(passes) - 1, num_prefill_tokens)
 
     return run
 
 
+@dataclass(frozen=True)
+class Pass:
+    """One pass of a transformers model."""
+
+    time_s: float
+    start: int  # position of its first row
+
+
 @contextmanager
-def timed_passes(model: Any) -> Iterator[list[float]]:
-    """How long each of the model's passes took, in order, in seconds."""
-    times_s: list[float] = []
+def timed_passes(model: Any) -> Iterator[list[Pass]]:
+    """Every pass of the model, in order."""
+    passes: list[Pass] = []
     forward = model.forward
 
     @functools.wraps(forward)  # generate reads the signature
     def timed(*args: Any, **kwargs: Any) -> Any:
         started = time.perf_counter()
         result = forward(*args, **kwargs)
-        times_s.append(time.perf_counter() - started)
+        passes.append(Pass(time.perf_counter() - started, int(kwargs["position_ids"][0, 0])))
         return result
 
     model.forward = timed
     try:
-        yield times_s
+        yield passes
     finally:
         del model.forward  # the class's own shows again
 

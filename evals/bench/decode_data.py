@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evals.bench.decode_humaneval import instruction
-from evals.bench.decode_options import Size
+from evals.bench.decode_options import PARTS, Size
 
 Item = TypeVar("Item")
 FOLDER = Path(__file__).parent
@@ -53,15 +53,19 @@ def evenly(items: Sequence[Item], number: int) -> list[Item]:
     return [items[index * len(items) // number] for index in range(number)]
 
 
-def work_items(folder: Path, size: Size, model: str) -> list[WorkItem]:
-    """All prompts for ``model``, in order of the parts; ``folder`` holds the public data."""
-    problems = read_jsonl(folder / "humaneval.jsonl")
-    return [
-        *spec_bench_items(read_jsonl(folder / "spec_bench.jsonl"), size),
-        *humaneval_items(problems, size),
-        *edit_items(size),
-        *retry_items(problems, failures_of(model), size),
-    ]
+def work_items(folder: Path, size: Size, model: str, parts: Sequence[str] = PARTS) -> list[WorkItem]:
+    """The prompts of ``parts`` for ``model``; ``folder`` holds the public data."""
+    items: list[WorkItem] = []
+    for part in parts:
+        if part == "spec-bench":
+            items += spec_bench_items(read_jsonl(folder / "spec_bench.jsonl"), size)
+        elif part == "edits":
+            items += edit_items(size)
+        elif part == "retries":
+            items += retry_items(read_jsonl(folder / "humaneval.jsonl"), failures_of(model), size)
+        else:
+            items += humaneval_items(read_jsonl(folder / "humaneval.jsonl"), size, part)
+    return items
 
 
 def spec_bench_items(questions: list[dict[str, Any]], size: Size) -> list[WorkItem]:
@@ -80,16 +84,15 @@ def spec_bench_items(questions: list[dict[str, Any]], size: Size) -> list[WorkIt
     ]
 
 
-def humaneval_items(problems: list[dict[str, Any]], size: Size) -> list[WorkItem]:
-    """The first tokens of some answers and the whole of others: no problem is in both while there are enough."""
+def humaneval_items(problems: list[dict[str, Any]], size: Size, part: str) -> list[WorkItem]:
+    """The first tokens of some answers, or the whole of others: no problem is in both."""
     chosen = evenly(problems, size.num_humaneval + size.num_whole)
-    whole = evenly(chosen, size.num_whole) if size.num_whole else []
-    first = [problem for problem in chosen if problem not in whole][: size.num_humaneval]
-    parts = (("humaneval", first, size.humaneval_tokens), ("whole", whole, size.whole_tokens))
+    whole = evenly(chosen, size.num_whole)
+    first = [problem for problem in chosen if problem not in whole]
+    asked, max_tokens = (whole, size.whole_tokens) if part == "whole" else (first, size.humaneval_tokens)
     return [
         WorkItem(f"{part}/{problem['task_id']}", part, part, (_user(instruction(problem)),), max_tokens)
-        for part, chosen_problems, max_tokens in parts
-        for problem in chosen_problems
+        for problem in asked
     ]
 
 

@@ -27,6 +27,7 @@ class Row:
     time_s: float  # prefill included
     prefill_time_s: float
     num_passes: int  # decode passes of the target
+    num_prefill_tokens: int = 1  # of the generated ones, those that prefill yields
     num_draft_tokens: int | None = None
     num_accepted_tokens: int | None = None
     draft_time_s: float | None = None
@@ -41,16 +42,21 @@ class Row:
         return Timing(tuple(self.token_ids), self.time_s, self.num_passes)
 
     @property
+    def num_decode_tokens(self) -> int:
+        """Tokens that decode passes yield."""
+        return len(self.token_ids) - self.num_prefill_tokens
+
+    @property
     def decode_timing(self) -> Timing | None:
-        """Of what comes after prefill and the token it yields; None where nothing does."""
-        if len(self.token_ids) < 2:
+        """Of what comes after prefill and the tokens it yields; None where nothing does."""
+        if self.num_decode_tokens < 1:
             return None
-        return Timing(tuple(self.token_ids[1:]), self.time_s - self.prefill_time_s, self.num_passes)
+        return Timing(tuple(self.token_ids[self.num_prefill_tokens :]), self.time_s - self.prefill_time_s)
 
     @property
     def acceptance_length(self) -> float | None:
-        """Tokens per decode pass, the one that prefill yields left out; None without passes."""
-        return (len(self.token_ids) - 1) / self.num_passes if self.num_passes else None
+        """Tokens per decode pass; None without passes."""
+        return self.num_decode_tokens / self.num_passes if self.num_passes else None
 
 
 def rows_of(lines: Iterable[dict[str, Any]]) -> list[Row]:

@@ -100,7 +100,9 @@ def _of_arm(table: Table, arm: str, places: list[Place], best: str | None) -> di
         "num_tokens": sum(len(row.token_ids) for row in rows),
         "tokens_per_second": _rounded(_speed(rows)),
         "decode_tokens_per_second": _rounded(_decode_speed(rows)),
-        "acceptance_length": _rounded(_share((len(row.token_ids) - 1 for row in rows), (r.num_passes for r in rows))),
+        "acceptance_length": _rounded(
+            _share((row.num_decode_tokens for row in rows), (row.num_passes for row in rows))
+        ),
         "acceptance_rate": _rounded(
             _share((row.num_accepted_tokens for row in rows), (row.num_draft_tokens for row in rows))
         ),
