@@ -1,7 +1,7 @@
 # Everything this project does, by name. `make` alone lists it; `make demo` and `make test` are all a new machine needs.
 .DEFAULT_GOAL := help
 .PRECIOUS: .venv/.installed
-.PHONY: help demo test test-slow lint format types bench gate-bench install model clean
+.PHONY: help demo test test-slow lint format types bench decode-bench lossless-bench gate-bench install model clean
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -32,6 +32,12 @@ types: install  ## mypy over both packages
 
 bench: model  ## measure the table in the README on this machine
 	$(BIN)/python -m evals.bench.readme
+
+decode-bench: model  ## measure decoding beside transformers: an hour; needs SPECDEC_BENCH_DATA, takes OPTIONS
+	$(BIN)/python -m evals.bench.decode --resume $(OPTIONS)
+
+lossless-bench: model  ## speculative ids are plain ids on all of Spec-Bench: an hour; needs SPECDEC_BENCH_DATA
+	$(BIN)/python -m evals.bench.lossless --resume $(OPTIONS)
 
 gate-bench: install  ## simulate the gate: false commits of useless changes, and the power it announces
 	$(BIN)/python -m evals.bench.gate

@@ -13,13 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import random
-import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from evals.bench.timing import Timing, median_ratio
 from loopeng import Loop, load_task
 from loopeng.engines import build_engine
 from loopeng.engines.specdec import generation_request
@@ -38,19 +36,6 @@ from specdec_core.types import GenerationRequest
 ROOT = Path(__file__).parent.parent.parent
 TASK = ROOT / "evals" / "suites" / "product-descriptions" / "task.yaml"
 BASELINE = "plain-1"
-
-
-@dataclass(frozen=True)
-class Timing:
-    """One arm on one request."""
-
-    token_ids: tuple[int, ...]
-    time_s: float
-    num_passes: int | None = None
-
-    @property
-    def tokens_per_second(self) -> float:
-        return len(self.token_ids) / self.time_s
 
 
 Arm = Callable[[GenerationRequest], Timing]
@@ -146,18 +131,6 @@ def measure(arms: dict[str, Arm], requests: Iterable[GenerationRequest]) -> dict
             timings[name].append(arms[name](request))
         print(f"request {number + 1}", file=sys.stderr)
     return timings
-
-
-def median_ratio(ours: list[Timing], theirs: list[Timing]) -> dict[str, float]:
-    """Median over requests of the ratio of tokens per second, with a 95 % bootstrap interval."""
-    ratios = [a.tokens_per_second / b.tokens_per_second for a, b in zip(ours, theirs, strict=True)]
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return {
-        "median": round(statistics.median(ratios), 3),
-        "low": round(medians[50], 3),
-        "high": round(medians[1949], 3),
-    }
 
 
 def summarise(timings: dict[str, list[Timing]]) -> dict[str, Any]:
