@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_core.decoder import Generation, decode
@@ -18,6 +18,7 @@ from specdec_core.models.base import Exactness
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
+from specdec_core.verification import VERIFIERS, Verification
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
 
@@ -50,15 +51,23 @@ class EngineDescription:
 class Engine:
     """A loaded model with a drafter.
 
-    Threads wait for each other; a stream holds the engine until it is exhausted or closed.
+    Threads wait for each other; a stream holds the engine until it is exhausted or closed. ``verification`` is
+    ``match`` or, for a model loaded with ``exactness="law"``, ``rejection``.
     """
 
     def __init__(
-        self, model: LoadedModel, *, drafter: DrafterChoice = "auto", num_speculative_tokens: int | None = None
+        self,
+        model: LoadedModel,
+        *,
+        drafter: DrafterChoice = "auto",
+        num_speculative_tokens: int | None = None,
+        verification: Verification = "match",
     ) -> None:
         if num_speculative_tokens is not None and num_speculative_tokens < 0:
             raise RequestError(f"num_speculative_tokens must be at least 0, not {num_speculative_tokens!r}")
+        _check_verification(verification, model.target.geometry.exactness)
         self.model = model
+        self.verification: Verification = verification
         self.drafter = make_drafter(drafter)
         most = model.target.geometry.max_draft_tokens
         self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
@@ -103,9 +112,14 @@ class Engine:
             num_speculative_tokens=self.num_speculative_tokens,
             context_length=self.model.target.context_length,
             vocab_size=self.model.target.vocab_size,
-            fingerprint=self.model.fingerprint,
+            fingerprint=self.fingerprint,
             reasons=self.model.reasons,
         )
+
+    @property
+    def fingerprint(self) -> NumericsFingerprint:
+        """Everything the text depends on besides the request."""
+        return replace(self.model.fingerprint, verification=self.verification)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -130,8 +144,9 @@ class Engine:
             context=DraftContext(
                 prompt_ids=prompt_ids,
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
-                pipeline=LogitsPipeline(params, prompt_ids),
+                pipeline=LogitsPipeline(params, prompt_ids, bad_word_ids=self._bad_word_ids(params.bad_words)),
                 eos_token_ids=eos_token_ids,
+                verification=self.verification,
             ),
             stopper=StopChecker(
                 decode=tokenizer.decode,
@@ -142,6 +157,7 @@ class Engine:
             ),
             max_draft_tokens=self.num_speculative_tokens,
             max_new_tokens=max_new_tokens,
+            verify=VERIFIERS[self.verification],
         )
 
     def _prompt_ids(self, request: GenerationRequest) -> tuple[int, ...]:
@@ -157,6 +173,12 @@ class Engine:
         ids_of = {text: tokenizer.encode(text) for text in stop}
         return {ids[0]: text for text, ids in ids_of.items() if len(ids) == 1 and not tokenizer.decode(ids)}
 
+    def _bad_word_ids(self, words: Sequence[str]) -> list[tuple[int, ...]]:
+        """The token sequences of each word as it starts a text and as it follows a space."""
+        encode = self.model.tokenizer.encode
+        ways = [(word.lstrip(" ") or word, " " + word.lstrip(" ")) for word in words]
+        return sorted({ids for way in ways for text in way if (ids := tuple(encode(text)))})
+
     def _output(self, generation: Generation) -> GenerationOutput:
         stopper = generation.stopper
         assert stopper.finish_reason is not None, "decode ends when the text is over"
@@ -167,7 +189,17 @@ class Engine:
             stop_string=stopper.stop_string,
             prompt_token_ids=generation.prompt_ids,
             stats=generation.stats,
-            fingerprint=self.model.fingerprint,
+            fingerprint=self.fingerprint,
+        )
+
+
+def _check_verification(verification: str, exactness: Exactness | None) -> None:
+    if verification not in VERIFIERS:
+        raise RequestError(f"unknown verification {verification!r}; known: {', '.join(sorted(VERIFIERS))}")
+    if verification == "rejection" and exactness == "bitwise":
+        raise RequestError(
+            'verification="rejection" keeps the law of plain decoding, not its text, so it cannot be had with '
+            'exactness="bitwise": load the model with exactness="law", or verify by match'
         )
 
 
@@ -177,6 +209,7 @@ def load_engine(
     drafter: DrafterChoice = "auto",
     num_speculative_tokens: int | None = None,
     exactness: Exactness | None = None,
+    verification: Verification = "match",
     device: str = "auto",
     dtype: str = "auto",
     context_length: int | None = None,
@@ -185,10 +218,13 @@ def load_engine(
 
     ``drafter`` is ``auto``, ``none``, a registered name, a Drafter, or a list of them. ``num_speculative_tokens`` is
     the longest draft; by default, and at most, as long as a pass allows (its width less one). ``exactness`` defaults
-    to the hardware table's.
+    to the hardware table's, and to law under ``verification="rejection"``, which promises no more than that.
 
     Raises ModelLoadError, ExactnessError, RequestError.
     """
     drafter = make_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
+    _check_verification(verification, exactness)
+    if verification == "rejection":
+        exactness = "law"
     model = load_model(reference, device=device, dtype=dtype, exactness=exactness, context_length=context_length)
-    return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)
+    return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, verification=verification)

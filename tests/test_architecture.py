@@ -24,6 +24,7 @@ LAYERS = {
         ["errors"],
         ["cache_dir"],
         ["metrics"],
+        ["noise", "processors"],
         ["sampling"],
         ["types"],
         ["verification"],
