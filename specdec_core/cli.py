@@ -1,14 +1,18 @@
-"""The command ``specdec``: generate text, look at rounds, fetch and list models."""
+"""The command ``specdec``: generate text, look at rounds, audit texts, fetch and list models."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_core.errors import RequestError, SpecDecError
+from specdec_core import cli_options
+from specdec_core.cli_audit import audit
+from specdec_core.cli_options import make_request, takes
+from specdec_core.errors import SpecDecError
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
@@ -23,7 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
 _REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
 
 
@@ -32,28 +35,19 @@ def root() -> None:
     """Group of commands."""
 
 
+app.command()(audit)
+
+
 @app.command()
+@takes(cli_options.sampling, cli_options.engine)
 def generate(
+    sampling: dict[str, Any],
+    engine: Callable[[], Any],
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")] = (
-        "smollm2-135m"
-    ),
     raw: Annotated[
         bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
     ] = False,
-    drafter: Annotated[str, typer.Option(help="auto, suffix, ngram or none (plain decoding).")] = "auto",
-    num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
     reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
-    max_tokens: Annotated[int, typer.Option(min=0)] = 256,
-    temperature: Annotated[float, typer.Option(min=0, help="0 takes the most likely token.")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k most likely tokens.")] = None,
-    top_p: Annotated[float, typer.Option(min=0, max=1, help="Draw from the most likely tokens of this mass.")] = 1.0,
-    repetition_penalty: Annotated[float, typer.Option(min=0, help="Above 1: tokens seen are less likely.")] = 1.0,
-    stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    exactness: Annotated[str | None, typer.Option(help="bitwise or law; default by the hardware table.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")] = "auto",
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
@@ -64,14 +58,9 @@ def generate(
 
     Example: specdec generate -p "Name three fruits." --max-tokens 40 --stats
     """
-    from specdec_core.engine import load_engine
-
-    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    sampling |= {"repetition_penalty": repetition_penalty, "stop": tuple(stop or ()), "max_tokens": max_tokens}
-    request = _request(sys.stdin.read() if prompt == "-" else prompt, raw, sampling, reference or [])
-    choice: dict[str, Any] = {"exactness": exactness, "device": device, "dtype": dtype}
-    engine = load_engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, **choice)
-    _run(engine, request, stats=stats, trace=trace, as_json=as_json)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    request = make_request(text, raw, sampling, tuple(file.read() for file in reference or ()))
+    _run(engine(), request, stats=stats, trace=trace, as_json=as_json)
 
 
 @app.command()
@@ -112,21 +101,6 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _request(text: str, raw: bool, sampling: dict[str, Any], references: list[typer.FileText]) -> GenerationRequest:
-    """Raises RequestError, naming the option, for a value out of range."""
-    from pydantic import ValidationError
-
-    from specdec_core.types import GenerationRequest
-
-    prompt: dict[str, Any] = {"prompt": text} if raw else {"messages": ({"role": "user", "content": text},)}
-    texts = tuple(file.read() for file in references)
-    try:
-        return GenerationRequest(**prompt, sampling=sampling, reference_texts=texts)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise RequestError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _run(engine: Engine, request: GenerationRequest, *, stats: bool, trace: bool, as_json: bool) -> None:

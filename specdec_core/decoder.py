@@ -16,6 +16,7 @@ from torch import Tensor
 
 from specdec_core.drafters.base import DraftContext, Drafter
 from specdec_core.errors import ContextOverflowError, DrafterError, RequestError
+from specdec_core.logprobs import TokenLogprobs, token_logprobs
 from specdec_core.metrics import DecodeStats
 from specdec_core.models.base import TargetModel, round_up
 from specdec_core.sampling import LogitsPipeline
@@ -38,6 +39,7 @@ class Generation:
     max_new_tokens: int
     verify: Verify = verify_match
     stats: DecodeStats = field(default_factory=DecodeStats)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)  # of every emitted token, where the request wants them
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
@@ -61,8 +63,7 @@ def decode(generation: Generation) -> Generator[Round | None, None, None]:
     try:
         if generation.stopper.finished:  # max_tokens = 0
             return
-        first_token = _prefill(generation)
-        _commit(generation, (first_token,))
+        _prefill(generation)
         yield None
         while not generation.stopper.finished:
             yield _round(generation)
@@ -77,14 +78,14 @@ def _round(generation: Generation) -> Round:
     generation.stats.draft_time_s += time.perf_counter() - started
     logits = generation.target.decode((generation.generated_ids[-1], *draft.token_ids))
     verdict = generation.verify(logits, draft, generation.pipeline, generation.generated_ids)
-    num_emitted = _commit(generation, verdict.token_ids)
+    num_emitted = _commit(generation, verdict, logits)
     generation.target.rollback(len(generation.prompt_ids) + len(generation.generated_ids) - 1)
     generation.stats.decode_time_s += time.perf_counter() - started
     return _account(generation.stats, draft, verdict, num_emitted)
 
 
-def _prefill(generation: Generation) -> int:
-    """Read the prompt; the token it yields."""
+def _prefill(generation: Generation) -> None:
+    """Read the prompt and emit the token it yields."""
     started = time.perf_counter()
     prompt_ids, target, stats = generation.prompt_ids, generation.target, generation.stats
     if not prompt_ids:
@@ -97,11 +98,11 @@ def _prefill(generation: Generation) -> int:
     with _blaming(generation.drafter):
         generation.drafter.begin(generation.context)
     logits: Tensor = target.prefill(prompt_ids)
-    token = generation.pipeline.choose(logits, ())
+    verdict = generation.verify(logits.unsqueeze(0), Draft(), generation.pipeline, ())
     stats.num_prompt_tokens = len(prompt_ids)
     stats.num_prefill_passes = round_up(len(prompt_ids), target.geometry.chunk) // target.geometry.chunk
     stats.prefill_time_s = time.perf_counter() - started
-    return token
+    _commit(generation, verdict, logits.unsqueeze(0))
 
 
 def _propose(generation: Generation) -> Draft:
@@ -128,16 +129,20 @@ def _blaming(drafter: Drafter) -> Iterator[None]:
         raise DrafterError(f"drafter {drafter.name!r} raised {type(error).__name__}: {error}") from error
 
 
-def _commit(generation: Generation, token_ids: tuple[int, ...]) -> int:
+def _commit(generation: Generation, verdict: Verdict, logits: Tensor) -> int:
     """Emit tokens up to the one that ends the text, and tell the drafter; how many were emitted."""
     num_emitted = 0
-    for token_id in token_ids:
+    for token_id in verdict.token_ids:
         num_emitted += 1
         if generation.stopper.push(token_id):
             break
     with _blaming(generation.drafter):
-        generation.drafter.observe(token_ids[:num_emitted])
+        generation.drafter.observe(verdict.token_ids[:num_emitted])
     generation.stats.num_generated_tokens += num_emitted
+    generation.stats.see_margins(verdict.margins[:num_emitted])
+    if (num_top := generation.pipeline.params.logprobs) is not None:
+        emitted = zip(logits, verdict.token_ids[:num_emitted], strict=False)  # the rows after a rejection are no use
+        generation.logprobs += [token_logprobs(row, token_id, num_top) for row, token_id in emitted]
     return num_emitted
 
 

@@ -121,6 +121,16 @@ class Engine:
         """Everything the text depends on besides the request."""
         return replace(self.model.fingerprint, verification=self.verification)
 
+    def pipeline_of(self, request: GenerationRequest) -> LogitsPipeline:
+        """The processors of a request, its bad words tokenised."""
+        params = request.sampling
+        return LogitsPipeline(
+            params,
+            self._prompt_ids(request),
+            bad_word_ids=self._bad_word_ids(params.bad_words),
+            with_margins=self.model.target.geometry.exactness == "law",
+        )
+
     @contextmanager
     def _held(self) -> Iterator[None]:
         """The engine, for this request alone."""
@@ -144,7 +154,7 @@ class Engine:
             context=DraftContext(
                 prompt_ids=prompt_ids,
                 reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
-                pipeline=LogitsPipeline(params, prompt_ids, bad_word_ids=self._bad_word_ids(params.bad_words)),
+                pipeline=self.pipeline_of(request),
                 eos_token_ids=eos_token_ids,
                 verification=self.verification,
             ),
@@ -190,6 +200,7 @@ class Engine:
             prompt_token_ids=generation.prompt_ids,
             stats=generation.stats,
             fingerprint=self.fingerprint,
+            logprobs=None if generation.pipeline.params.logprobs is None else tuple(generation.logprobs),
         )
 
 

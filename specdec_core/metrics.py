@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -35,6 +37,17 @@ class DecodeStats:
     prefill_time_s: float = 0.0
     decode_time_s: float = 0.0  # everything after prefill, drafting included
     draft_time_s: float = 0.0
+    smallest_margin: float | None = None  # see see_margins; None where it is not measured
+
+    def see_margins(self, margins: Iterable[float]) -> None:
+        """Keep the smallest top-2 margin at the emitted positions.
+
+        Its unit is the model's logits (nats at temperature 1): an error of half as much in two logits could have
+        changed the text. Measured in law exactness by match verification; bits that agree need no margin.
+        """
+        for margin in margins:
+            if math.isfinite(margin) and (self.smallest_margin is None or margin < self.smallest_margin):
+                self.smallest_margin = margin
 
     @property
     def acceptance_rate(self) -> float | None:

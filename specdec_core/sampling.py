@@ -75,7 +75,8 @@ class LogitsPipeline:
     presence and frequency), temperature, min-p, top-k, top-p.
 
     Stateless: every call gets the tokens generated so far, so each row sees the draft tokens accepted before it.
-    ``bad_word_ids`` are the token sequences of ``params.bad_words``: who has a tokenizer makes them.
+    ``bad_word_ids`` are the token sequences of ``params.bad_words``: who has a tokenizer makes them. ``with_margins``
+    asks verifiers to measure how near each choice was, which costs a copy of the scores.
     """
 
     def __init__(
@@ -85,8 +86,10 @@ class LogitsPipeline:
         constraint: Constraint | None = None,
         *,
         bad_word_ids: Sequence[Sequence[int]] = (),
+        with_margins: bool = False,
     ) -> None:
         self.params = params
+        self.with_margins = with_margins
         self._processors = [
             *([_only_allowed(constraint)] if constraint is not None else []),
             *([processors.bad_words(bad_word_ids)] if bad_word_ids else []),
@@ -114,10 +117,17 @@ class LogitsPipeline:
 
         Raises RequestError when no score is finite: the model computed nonsense, or every token is banned.
         """
-        value, token_id = self.scores(logits, generated_ids).max(dim=-1)
-        if not torch.isfinite(value):
-            raise _nothing_to_choose(logits, len(generated_ids))
-        return int(token_id)
+        return self._best(self.scores(logits, generated_ids), logits, len(generated_ids))[0]
+
+    def choose_with_margin(self, logits: Tensor, generated_ids: Sequence[int]) -> tuple[int, float]:
+        """The chosen token, and by how much its score beat the runner-up's, in the unit of the model's logits.
+
+        Infinite where nothing else was left. Raises RequestError as ``choose`` does.
+        """
+        scores = self.scores(logits, generated_ids)
+        token_id, best = self._best(scores, logits, len(generated_ids))
+        others = scores.index_fill(0, torch.tensor(token_id, device=scores.device), -torch.inf)
+        return token_id, (best - float(others.max())) * (self.params.temperature or 1.0)
 
     def law(self, logits: Tensor, generated_ids: Sequence[int]) -> Tensor:
         """Probabilities of the next token, [vocab] in float64; greedy ones are 1 for the chosen token.
@@ -135,6 +145,13 @@ class LogitsPipeline:
     def draw(self, law: Tensor, index: int, stream: Stream) -> int:
         """A token of ``law`` [vocab] (probabilities, or their multiples) by the noise of ``stream`` at ``index``."""
         return int(self._race(law.log(), index, stream).argmax())
+
+    def _best(self, scores: Tensor, logits: Tensor, index: int) -> tuple[int, float]:
+        """(token, its score); ``logits`` and ``index`` are for the error."""
+        value, token_id = scores.max(dim=-1)
+        if not torch.isfinite(value):
+            raise _nothing_to_choose(logits, index)
+        return int(token_id), float(value)
 
     def _race(self, processed: Tensor, index: int, stream: Stream = Stream.TARGET) -> Tensor:
         """Noise added for surviving tokens only, [vocab] in float64."""

@@ -175,7 +175,9 @@ def generate_ids(
 
     A ready pipeline may stand for ``sampling``: with bad words, which a tokenizer would have read, or a constraint.
     """
-    pipeline = sampling if isinstance(sampling, LogitsPipeline) else LogitsPipeline(sampling, prompt_ids)
+    in_law, pipeline = target.geometry.exactness == "law", sampling
+    if not isinstance(pipeline, LogitsPipeline):
+        pipeline = LogitsPipeline(pipeline, prompt_ids, with_margins=in_law)
     most = target.geometry.max_draft_tokens
     max_new_tokens = min(pipeline.params.max_tokens, max(target.context_length - len(prompt_ids), 1))
     generation = Generation(

@@ -43,11 +43,15 @@ Verification = Literal["match", "rejection"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The tokens a round emits: the accepted draft tokens, then one recovered or bonus token."""
+    """The tokens a round emits: the accepted draft tokens, then one recovered or bonus token.
+
+    ``margins`` goes with ``token_ids`` where the pipeline asks for it and tokens are chosen by rank; else it is empty.
+    """
 
     token_ids: tuple[int, ...]
     num_accepted: int
     last: Literal["recovered", "bonus"]
+    margins: tuple[float, ...] = ()
 
 
 Verify = Callable[[Tensor, Draft, LogitsPipeline, Sequence[int]], Verdict]
@@ -59,14 +63,18 @@ def verify_match(logits: Tensor, draft: Draft, pipeline: LogitsPipeline, generat
 
     Row i holds the target's logits after ``generated_ids`` and the first i draft tokens.
     """
-    prefix = list(generated_ids)
-    for num_accepted, draft_token in enumerate(draft.token_ids):
-        token = pipeline.choose(logits[num_accepted], prefix)
+    prefix, margins = list(generated_ids), []
+    for row, draft_token in enumerate((*draft.token_ids, None)):
+        if pipeline.with_margins:
+            token, margin = pipeline.choose_with_margin(logits[row], prefix)
+            margins.append(margin)
+        else:
+            token = pipeline.choose(logits[row], prefix)
         prefix.append(token)
         if token != draft_token:
-            return Verdict(tuple(prefix[len(generated_ids) :]), num_accepted, "recovered")
-    prefix.append(pipeline.choose(logits[len(draft.token_ids)], prefix))
-    return Verdict(tuple(prefix[len(generated_ids) :]), len(draft.token_ids), "bonus")
+            break
+    last: Literal["recovered", "bonus"] = "bonus" if draft_token is None else "recovered"
+    return Verdict(tuple(prefix[len(generated_ids) :]), row, last, tuple(margins))
 
 
 def verify_rejection(logits: Tensor, draft: Draft, pipeline: LogitsPipeline, generated_ids: Sequence[int]) -> Verdict:
