@@ -235,7 +235,8 @@ def load_engine(
     """
     drafter = make_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
     _check_verification(verification, exactness)
-    if verification == "rejection":
-        exactness = "law"
-    model = load_model(reference, device=device, dtype=dtype, exactness=exactness, context_length=context_length)
+    settled: Exactness | None = "law" if verification == "rejection" else exactness
+    model = load_model(reference, device=device, dtype=dtype, exactness=settled, context_length=context_length)
+    if settled != exactness:
+        model = replace(model, reasons=(*model.reasons, "exactness law: rejection verification promises no more"))
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, verification=verification)
