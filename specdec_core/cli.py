@@ -1,16 +1,19 @@
-"""The command ``specdec``: generate text, look at rounds, fetch and list models, measure passes."""
+"""The command ``specdec``: generate text, look at rounds, audit texts, measure passes, fetch models."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from specdec_core import cli_options
+from specdec_core.cli_audit import audit
+from specdec_core.cli_options import make_request, takes
 from specdec_core.cli_profile import profile
-from specdec_core.errors import RequestError, SpecDecError
+from specdec_core.errors import SpecDecError
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
@@ -26,15 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
-_DRAFTER = typer.Option(help="auto, suffix, ngram, model:<reference> or none (plain decoding).")
 _REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
-_RAW = typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
 _TRACE = typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
-_JSON_SCHEMA = typer.Option(help="JSON Schema that the text must follow: a file, or the JSON itself.")
-
-
-app.command()(profile)
 
 
 @app.callback()
@@ -42,29 +38,21 @@ def root() -> None:
     """Group of commands."""
 
 
+app.command()(audit)
+app.command()(profile)
+
+
 @app.command()
+@takes(cli_options.sampling, cli_options.form, cli_options.engine)
 def generate(
+    sampling: dict[str, Any],
+    form: dict[str, Any] | None,
+    engine: Callable[[], Any],
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")] = (
-        "smollm2-135m"
-    ),
-    raw: Annotated[bool, _RAW] = False,
-    drafter: Annotated[str, _DRAFTER] = "auto",
-    num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
+    ] = False,
     reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
-    max_tokens: Annotated[int, typer.Option(min=0)] = 256,
-    temperature: Annotated[float, typer.Option(min=0, help="0 takes the most likely token.")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k most likely tokens.")] = None,
-    top_p: Annotated[float, typer.Option(min=0, max=1, help="Draw from the most likely tokens of this mass.")] = 1.0,
-    repetition_penalty: Annotated[float, typer.Option(min=0, help="Above 1: tokens seen are less likely.")] = 1.0,
-    json_schema: Annotated[str | None, _JSON_SCHEMA] = None,
-    regex: Annotated[str | None, typer.Option(help="Regular expression that the text must match.")] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    exactness: Annotated[str | None, typer.Option(help="bitwise or law; default by the hardware table.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")] = "auto",
-    quantize: Annotated[str | None, typer.Option(help="int8 or int4 weights, where measured to be faster.")] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
     trace: Annotated[bool, _TRACE] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the text.")] = False,
@@ -73,15 +61,9 @@ def generate(
 
     Example: specdec generate -p "Name three fruits." --max-tokens 40 --stats
     """
-    from specdec_core.engine import load_engine
-
-    sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    sampling |= {"repetition_penalty": repetition_penalty, "stop": tuple(stop or ()), "max_tokens": max_tokens}
-    choice: dict[str, Any] = {"exactness": exactness, "device": device, "dtype": dtype, "quantize": quantize}
-    form = {"json_schema": _schema_text(json_schema), "regex": regex}
-    request = _request(sys.stdin.read() if prompt == "-" else prompt, raw, sampling, reference or [], form)
-    engine = load_engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, **choice)
-    _run(engine, request, stats=stats, trace=trace, as_json=as_json)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    request = make_request(text, raw, sampling, tuple(file.read() for file in reference or ()), form)
+    _run(engine(), request, stats=stats, trace=trace, as_json=as_json)
 
 
 @app.command()
@@ -122,34 +104,6 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _schema_text(given: str | None) -> str | None:
-    """The JSON itself, or what the file of that name holds."""
-    if given is None or given.lstrip().startswith("{"):
-        return given
-    try:
-        return Path(given).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"--json-schema: {given!r} is no JSON object and no file to read: {error}") from None
-
-
-def _request(
-    text: str, raw: bool, sampling: dict[str, Any], references: list[typer.FileText], form: dict[str, Any]
-) -> GenerationRequest:
-    """Raises RequestError, naming the option, for a value out of range."""
-    from pydantic import ValidationError
-
-    from specdec_core.types import GenerationRequest
-
-    prompt: dict[str, Any] = {"prompt": text} if raw else {"messages": ({"role": "user", "content": text},)}
-    texts = tuple(file.read() for file in references)
-    structured: Any = form if any(value is not None for value in form.values()) else None
-    try:
-        return GenerationRequest(**prompt, sampling=sampling, reference_texts=texts, structured=structured)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise RequestError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _run(engine: Engine, request: GenerationRequest, *, stats: bool, trace: bool, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from specdec_core.controller import Controller
 from specdec_core.drafters.base import DraftContext
 from specdec_core.errors import ContextOverflowError, DrafterError, RequestError
+from specdec_core.logprobs import TokenLogprobs, token_logprobs
 from specdec_core.metrics import DecodeStats
 from specdec_core.models.base import TargetModel, round_up
 from specdec_core.sampling import LogitsPipeline
@@ -37,6 +38,7 @@ class Generation:
     max_new_tokens: int
     verify: Verify = verify_match
     stats: DecodeStats = field(default_factory=DecodeStats)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)  # of every emitted token, where the request wants them
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:
@@ -60,8 +62,7 @@ def decode(generation: Generation) -> Generator[Round | None, None, None]:
     with _leaving_order(generation):
         if generation.stopper.finished:  # max_tokens = 0
             return
-        first_token = _prefill(generation)
-        _commit(generation, (first_token,))
+        _prefill(generation)
         yield None
         while not generation.stopper.finished:
             yield _round(generation)
@@ -75,7 +76,7 @@ def _round(generation: Generation) -> Round:
     logits = generation.target.decode((generation.generated_ids[-1], *draft.token_ids))
     verdict = generation.verify(logits, draft, generation.pipeline, generation.generated_ids)
     pass_time_s = clock() - proposed
-    num_emitted = _commit(generation, verdict.token_ids)
+    num_emitted = _commit(generation, verdict, logits)
     generation.target.rollback(len(generation.prompt_ids) + len(generation.generated_ids) - 1)
     round_ = _account(generation.stats, draft, verdict, num_emitted)
     controller.learn(round_, pass_time_s)
@@ -83,8 +84,8 @@ def _round(generation: Generation) -> Round:
     return round_
 
 
-def _prefill(generation: Generation) -> int:
-    """Read the prompt; the token it yields."""
+def _prefill(generation: Generation) -> None:
+    """Read the prompt and emit the token it yields."""
     started = generation.controller.clock()
     prompt_ids, target, stats = generation.prompt_ids, generation.target, generation.stats
     if not prompt_ids:
@@ -96,13 +97,13 @@ def _prefill(generation: Generation) -> int:
         )
     generation.controller.begin(generation.context, stats)
     logits: Tensor = target.prefill(prompt_ids)
-    token = generation.pipeline.choose(logits, ())
+    verdict = generation.verify(logits.unsqueeze(0), Draft(), generation.pipeline, ())
     stats.num_prompt_tokens = len(prompt_ids)
     stats.num_cached_prompt_tokens = target.num_cached_prompt_tokens
     num_computed = len(prompt_ids) - target.num_cached_prompt_tokens
     stats.num_prefill_passes = round_up(num_computed, target.geometry.chunk) // target.geometry.chunk
     stats.prefill_time_s = generation.controller.clock() - started
-    return token
+    _commit(generation, verdict, logits.unsqueeze(0))
 
 
 def _propose(generation: Generation) -> Draft:
@@ -132,15 +133,19 @@ def _leaving_order(generation: Generation) -> Iterator[None]:
     generation.controller.end()
 
 
-def _commit(generation: Generation, token_ids: tuple[int, ...]) -> int:
+def _commit(generation: Generation, verdict: Verdict, logits: Tensor) -> int:
     """Emit tokens up to the one that ends the text, and tell the drafters; how many were emitted."""
     num_emitted = 0
-    for token_id in token_ids:
+    for token_id in verdict.token_ids:
         num_emitted += 1
         if generation.stopper.push(token_id):
             break
-    generation.controller.observe(token_ids[:num_emitted])
+    generation.controller.observe(verdict.token_ids[:num_emitted])
     generation.stats.num_generated_tokens += num_emitted
+    generation.stats.see_margins(verdict.margins[:num_emitted])
+    if (num_top := generation.pipeline.params.logprobs) is not None:
+        emitted = zip(logits, verdict.token_ids[:num_emitted], strict=False)  # the rows after a rejection are no use
+        generation.logprobs += [token_logprobs(row, token_id, num_top) for row, token_id in emitted]
     return num_emitted
 
 

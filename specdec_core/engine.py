@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from specdec_core.controller import Controller, Policy
@@ -17,13 +17,14 @@ from specdec_core.goodput import Goodput
 from specdec_core.loading import LoadedModel, LoadOptions, load_model
 from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
+from specdec_core.models.base import Exactness
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.pass_costs import PassCosts
-from specdec_core.sampling import LogitsPipeline
-from specdec_core.stopping import StopChecker
-from specdec_core.structured import ForcedDrafter, make_constraint
+from specdec_core.request_reading import ReadRequest
+from specdec_core.structured import ForcedDrafter
 from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, Round
-from specdec_core.verification_batched import verify_for
+from specdec_core.verification import VERIFIERS, Verification
+from specdec_core.verification_batched import verifier
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
 
@@ -61,7 +62,8 @@ class Engine:
 
     Threads wait for each other; a stream holds the engine until it is exhausted or closed. ``policy`` decides what is
     drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a second. What it learns stays
-    from request to request and changes speed only (see ``specdec_core.goodput``).
+    from request to request and changes speed only (see ``specdec_core.goodput``). ``verification`` is ``match`` or, for
+    a model loaded with ``exactness="law"``, ``rejection``.
     """
 
     def __init__(
@@ -71,10 +73,13 @@ class Engine:
         drafter: DrafterChoice = "auto",
         num_speculative_tokens: int | None = None,
         policy: Policy | None = None,
+        verification: Verification = "match",
     ) -> None:
         if num_speculative_tokens is not None and num_speculative_tokens < 0:
             raise RequestError(f"num_speculative_tokens must be at least 0, not {num_speculative_tokens!r}")
+        _check_verification(verification, model.target.geometry.exactness)
         self.model = model
+        self.verification: Verification = verification
         self.drafter = make_drafter(drafter, target_model=model)
         most = model.target.geometry.max_draft_tokens
         self.num_speculative_tokens = most if num_speculative_tokens is None else min(num_speculative_tokens, most)
@@ -134,12 +139,17 @@ class Engine:
             num_speculative_tokens=self.num_speculative_tokens,
             context_length=self.model.target.context_length,
             vocab_size=self.model.target.vocab_size,
-            fingerprint=self.model.fingerprint,
+            fingerprint=self.fingerprint,
             reasons=self.model.reasons,
         )
 
     def _controller(self, drafter: Drafter) -> Controller:
         return Controller(drafter, self._policy or Goodput(self._costs))
+
+    @property
+    def fingerprint(self) -> NumericsFingerprint:
+        """Everything the text depends on besides the request."""
+        return replace(self.model.fingerprint, verification=self.verification)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -154,50 +164,26 @@ class Engine:
                 self._owner = None
 
     def _prepare(self, request: GenerationRequest) -> Generation:
-        tokenizer, target, params = self.model.tokenizer, self.model.target, request.sampling
-        prompt_ids = self._prompt_ids(request)
-        eos_token_ids = tuple(sorted(tokenizer.eos_token_ids))
-        max_new_tokens = min(params.max_tokens, max(target.context_length - len(prompt_ids), 1))
-        constraint, controller = None, self.controller
-        if request.structured is not None:
-            constraint = make_constraint(request.structured, tokenizer, target.vocab_size)
-            if self.drafter.name != "none":  # plain decoding stays plain
-                controller = self._controller(ForcedDrafter(self.drafter, constraint))
+        read = ReadRequest(request, self.model)
+        controller = self.controller
+        if read.constraint is not None and self.drafter.name != "none":  # plain decoding stays plain
+            controller = self._controller(ForcedDrafter(self.drafter, read.constraint))
         return Generation(
-            target=target,
+            target=self.model.target,
             controller=controller,
             context=DraftContext(
-                prompt_ids=prompt_ids,
-                reference_ids=tuple(tuple(tokenizer.encode(text)) for text in request.reference_texts),
-                pipeline=LogitsPipeline(params, prompt_ids, constraint),
-                eos_token_ids=eos_token_ids,
+                prompt_ids=read.prompt_ids,
+                reference_ids=read.reference_ids,
+                pipeline=read.pipeline,
+                eos_token_ids=read.eos_token_ids,
                 memory=self.memory,
+                verification=self.verification,
             ),
-            stopper=StopChecker(
-                decode=tokenizer.decode,
-                max_tokens=max_new_tokens,
-                eos_token_ids=eos_token_ids,
-                stop=params.stop,
-                stop_tokens=self._stop_tokens(params.stop),
-                is_complete=None if constraint is None else constraint.is_complete,
-            ),
+            stopper=read.stopper(),
             max_draft_tokens=self.num_speculative_tokens,
-            max_new_tokens=max_new_tokens,
-            verify=verify_for(self.model.device),
+            max_new_tokens=read.max_new_tokens,
+            verify=verifier(self.verification, self.model.device),
         )
-
-    def _prompt_ids(self, request: GenerationRequest) -> tuple[int, ...]:
-        if request.messages is not None:
-            return tuple(self.model.tokenizer.encode_chat(request.messages))
-        if request.prompt is not None:
-            return tuple(self.model.tokenizer.encode(request.prompt, add_special_tokens=True))
-        return tuple(request.prompt_token_ids or ())
-
-    def _stop_tokens(self, stop: Sequence[str]) -> dict[int, str]:
-        """The stop strings that are special tokens: one id each, and no text when decoded."""
-        tokenizer = self.model.tokenizer
-        ids_of = {text: tokenizer.encode(text) for text in stop}
-        return {ids[0]: text for text, ids in ids_of.items() if len(ids) == 1 and not tokenizer.decode(ids)}
 
     def _remember(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> None:
         """The end of the prompt makes an output's first token one that can be drafted."""
@@ -214,7 +200,18 @@ class Engine:
             stop_string=stopper.stop_string,
             prompt_token_ids=generation.prompt_ids,
             stats=generation.stats,
-            fingerprint=self.model.fingerprint,
+            fingerprint=self.fingerprint,
+            logprobs=None if generation.pipeline.params.logprobs is None else tuple(generation.logprobs),
+        )
+
+
+def _check_verification(verification: str, exactness: Exactness | None) -> None:
+    if verification not in VERIFIERS:
+        raise RequestError(f"unknown verification {verification!r}; known: {', '.join(sorted(VERIFIERS))}")
+    if verification == "rejection" and exactness == "bitwise":
+        raise RequestError(
+            'verification="rejection" keeps the law of plain decoding, not its text, so it cannot be had with '
+            'exactness="bitwise": load the model with exactness="law", or verify by match'
         )
 
 
@@ -228,6 +225,7 @@ def load_engine(
     *,
     drafter: DrafterChoice = "auto",
     num_speculative_tokens: int | None = None,
+    verification: Verification = "match",
     prefix_cache_bytes: int = _PREFIX_CACHE_BYTES,
     **options: Unpack[LoadOptions],
 ) -> Engine:
@@ -238,6 +236,7 @@ def load_engine(
         drafter: ``auto``, ``none``, a registered name, ``model:<reference>`` (a smaller model of the same vocabulary),
             a Drafter, or a list of them.
         num_speculative_tokens: The longest draft; by default, and at most, what a pass can verify (its width less one).
+        verification: ``match``, or ``rejection``: exactness is law then.
         prefix_cache_bytes: Memory for keys and values of prompt beginnings: prompts that begin alike read them once.
             0 reads every prompt whole.
         options: ``device``, ``dtype``, ``exactness``, ``context_length``, ``width``, ``quantize``: see ``load_model``.
@@ -246,9 +245,15 @@ def load_engine(
         ModelLoadError, ExactnessError, OutOfMemoryError, RequestError: see ``load_model``.
     """
     check_drafter(drafter)  # a wrong name is said before a model is fetched and loaded
+    asked = options.get("exactness")
+    _check_verification(verification, asked)
     if prefix_cache_bytes < 0:
         raise RequestError(f"prefix_cache_bytes must be at least 0, not {prefix_cache_bytes!r}")
+    if verification == "rejection":
+        options["exactness"] = "law"
     model = load_model(reference, **options)
+    if verification == "rejection" and asked is None:
+        model = replace(model, reasons=(*model.reasons, "exactness law: rejection verification promises no more"))
     if isinstance(model.target, LlamaTarget):  # other models keep their own cache
         model.target.reuse_prefixes(prefix_cache_bytes)
-    return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens)
+    return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, verification=verification)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -50,6 +52,17 @@ class DecodeStats:
     predicted_time_s: float = 0.0  # decode passes and their drafts, as expected before each; 0: nothing predicted
     predicted_tokens: float = 0.0
     sources: dict[str, SourceStats] = field(default_factory=dict)  # by drafter name
+    smallest_margin: float | None = None  # see see_margins; None where it is not measured
+
+    def see_margins(self, margins: Iterable[float]) -> None:
+        """Keep the smallest top-2 margin at the emitted positions.
+
+        Its unit is the model's logits (nats at temperature 1): an error of half as much in two logits could have
+        changed the text. Measured in law exactness by match verification; bits that agree need no margin.
+        """
+        for margin in margins:
+            if math.isfinite(margin) and (self.smallest_margin is None or margin < self.smallest_margin):
+                self.smallest_margin = margin
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -105,13 +118,14 @@ class NumericsFingerprint:
     num_threads: int
     torch_version: str
     weights_hash: str
+    verification: str = "match"
 
     @property
     def digest(self) -> str:
         """Sixteen hex digits that stand for the whole.
 
         >>> NumericsFingerprint("law", 16, 64, 64, "float32", "cpu:avx2", 2, "2.13.0", "abc").digest
-        '08ee7a405a5848d3'
+        '5211f2c3d2a09a23'
         """
         text = json.dumps({item.name: getattr(self, item.name) for item in fields(self)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -5,18 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from specdec_core.controller import Controller, Policy
+import torch
+from torch import Tensor
+
+from specdec_core.controller import Controller
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters.base import DraftContext, Drafter
 from specdec_core.drafters.null import NullDrafter
 from specdec_core.models.base import TargetModel
+from specdec_core.noise import Stream
 from specdec_core.sampling import LogitsPipeline, SamplingParams
 from specdec_core.stopping import StopChecker
 from specdec_core.types import Draft
+from specdec_core.verification import VERIFIERS, Verification
 
 __all__ = [
     "AlternatingDrafter",
     "AntiOracleDrafter",
+    "DrawingDrafter",
     "OracleDrafter",
     "OverlongDrafter",
     "RandomDrafter",
@@ -112,35 +118,84 @@ class OverlongDrafter(OracleDrafter):
         return Draft(rest + self._answer, self.name)
 
 
+class DrawingDrafter(NullDrafter):
+    """Draws from a law of its own: an order-1 table, row i of ``logits`` [vocab, vocab] follows token i.
+
+    The request's processors apply to it. In match mode it draws with the target's noise, so it is right more often than
+    chance; in rejection mode with its own, and tells the law it drew from.
+    """
+
+    name = "drawing"
+
+    def __init__(self, logits: Tensor) -> None:
+        self._logits = logits
+
+    def begin(self, context: DraftContext) -> None:
+        """Keep the context."""
+        self._context = context
+        self._generated: list[int] = []
+
+    def observe(self, token_ids: Sequence[int]) -> None:
+        """Keep the tokens."""
+        self._generated.extend(token_ids)
+
+    def propose(self, max_tokens: int) -> Draft:
+        """``max_tokens`` tokens, each drawn after the ones before it."""
+        prefix, laws = list(self._generated), []
+        for _ in range(max_tokens):
+            token_id, law = self._next(prefix)
+            prefix.append(token_id)
+            laws.append(law)
+        drawn = tuple(prefix[len(self._generated) :])
+        if self._context.verification == "match":
+            return Draft(drawn, self.name)
+        return Draft(drawn, self.name, torch.stack(laws))
+
+    def _next(self, prefix: Sequence[int]) -> tuple[int, Tensor]:
+        """(token, the law it was drawn from) after ``prefix``."""
+        pipeline = self._context.pipeline
+        row = self._logits[(*self._context.prompt_ids, *prefix)[-1]]
+        law = pipeline.law(row, prefix)
+        if self._context.verification == "match":
+            return pipeline.choose(row, prefix), law
+        return pipeline.draw(law, len(prefix), Stream.DRAFT), law
+
+
 def generate_ids(
     target: TargetModel,
     prompt_ids: Sequence[int],
-    sampling: SamplingParams,
-    drafter: Drafter | None = None,
+    sampling: SamplingParams | LogitsPipeline,
+    drafter: Drafter | Controller | None = None,
     *,
     num_speculative_tokens: int | None = None,
     reference_ids: Sequence[Sequence[int]] = (),
     eos_token_ids: Sequence[int] = (),
-    policy: Policy | None = None,
+    verification: Verification = "match",
 ) -> Generation:
     """Run a target without a tokenizer; the finished generation has ``generated_ids`` and ``stats``.
 
-    Drafts are as long as allowed, from the first drafter that has one, unless a ``policy`` decides otherwise.
+    Drafts are as long as allowed, from the first drafter that has one, unless a controller decides otherwise. A ready
+    pipeline may stand for ``sampling``: with bad words, which a tokenizer would have read, or a constraint.
     """
+    in_law, pipeline = target.geometry.exactness == "law", sampling
+    if not isinstance(pipeline, LogitsPipeline):
+        pipeline = LogitsPipeline(pipeline, prompt_ids, with_margins=in_law)
     most = target.geometry.max_draft_tokens
-    max_new_tokens = min(sampling.max_tokens, max(target.context_length - len(prompt_ids), 1))
+    max_new_tokens = min(pipeline.params.max_tokens, max(target.context_length - len(prompt_ids), 1))
     generation = Generation(
         target=target,
-        controller=Controller(drafter or NullDrafter(), policy),
+        controller=drafter if isinstance(drafter, Controller) else Controller(drafter or NullDrafter()),
         context=DraftContext(
             prompt_ids=tuple(prompt_ids),
             reference_ids=tuple(map(tuple, reference_ids)),
-            pipeline=LogitsPipeline(sampling, prompt_ids),
+            pipeline=pipeline,
             eos_token_ids=tuple(eos_token_ids),
+            verification=verification,
         ),
         stopper=StopChecker(decode=lambda _: "", max_tokens=max_new_tokens, eos_token_ids=eos_token_ids),
         max_draft_tokens=most if num_speculative_tokens is None else min(num_speculative_tokens, most),
         max_new_tokens=max_new_tokens,
+        verify=VERIFIERS[verification],
     )
     for _ in decode(generation):
         pass

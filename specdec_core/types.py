@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from torch import Tensor
 
+from specdec_core.logprobs import TokenLogprobs
 from specdec_core.metrics import DecodeStats, NumericsFingerprint
 from specdec_core.sampling import SamplingParams
 
@@ -126,7 +127,8 @@ class Round:
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
     """A finished text. ``token_ids`` holds every emitted token, the one that ended the text included;
-    ``text`` ends before the end-of-sequence token or the stop string."""
+    ``text`` ends before the end-of-sequence token or the stop string. ``logprobs`` goes with ``token_ids``; None where
+    ``SamplingParams.logprobs`` is."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -135,6 +137,7 @@ class GenerationOutput:
     prompt_token_ids: tuple[int, ...]
     stats: DecodeStats
     fingerprint: NumericsFingerprint
+    logprobs: tuple[TokenLogprobs, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -146,6 +149,7 @@ class GenerationOutput:
             "num_prompt_tokens": len(self.prompt_token_ids),
             "stats": self.stats.to_dict(),
             "fingerprint": self.fingerprint.to_dict(),
+            "logprobs": None if self.logprobs is None else [each.to_dict() for each in self.logprobs],
         }
 
 

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from specdec_core.errors import RequestError
-from specdec_core.sampling import LogitsPipeline, position_noise
+from specdec_core.noise import position_noise
+from specdec_core.sampling import LogitsPipeline
 from specdec_core.types import Draft
-from specdec_core.verification import Verdict, Verify, verify_match
+from specdec_core.verification import VERIFIERS, Verdict, Verification, Verify, verify_match
 
-__all__ = ["choose_rows", "lowest_argmax", "verify_for", "verify_match_batched"]
+__all__ = ["choose_rows", "lowest_argmax", "verifier", "verify_match_batched"]
 
 
 def verify_match_batched(
@@ -35,7 +36,8 @@ def verify_match_batched(
     Raises:
         RequestError: the logits of a row that counts are not finite.
     """
-    if pipeline.constrained:  # a grammar need not answer for a prefix that a wrong draft token has left
+    if pipeline.constrained or pipeline.with_margins:
+        # a grammar need not answer for a prefix that a wrong draft token has left; margins are read row by row
         return verify_match(logits, draft, pipeline, generated_ids)
     values, choices = choose_rows(logits, draft.token_ids, pipeline, generated_ids)
     finite, token_ids = torch.stack([values.isfinite().long(), choices]).tolist()  # the one copy of a round
@@ -80,6 +82,8 @@ def lowest_argmax(rows: Tensor) -> tuple[Tensor, Tensor]:
     return values, torch.where(rows == values[:, None], token_ids, rows.shape[-1]).amin(dim=-1)
 
 
-def verify_for(device: torch.device) -> Verify:
-    """The match verification that suits a device: row by row on the CPU, where reading a value costs nothing."""
-    return verify_match_batched if device.type == "cuda" else verify_match
+def verifier(verification: Verification, device: torch.device) -> Verify:
+    """The function behind a mode. Match on the CPU goes row by row: reading a value costs nothing there."""
+    if verification == "match" and device.type == "cuda":
+        return verify_match_batched
+    return VERIFIERS[verification]

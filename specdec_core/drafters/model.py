@@ -16,13 +16,12 @@ from specdec_core.drafters.base import DraftContext
 from specdec_core.errors import RequestError, VocabularyMismatchError
 from specdec_core.loading import LoadedModel, fetch, load_model
 from specdec_core.models.base import TargetModel
-from specdec_core.sampling import LogitsPipeline, position_noise
+from specdec_core.noise import Stream
 from specdec_core.tokenizer import Tokenizer
 from specdec_core.types import Draft
 
-__all__ = ["DRAFT_NOISE", "ModelDrafter", "load_model_drafter", "num_shared_tokens"]
+__all__ = ["ModelDrafter", "load_model_drafter", "num_shared_tokens"]
 
-DRAFT_NOISE = 0x6472616674  # "draft": the rejection-mode drafter's noise is that of seed XOR this
 _NUM_NAMED = 3  # differing tokens that an error names
 
 
@@ -141,7 +140,7 @@ class _Draws:
         """Draw the next token from the drafter's logits, [vocab of the target]."""
         law = self._pipeline.process(logits, self._prefix).softmax(dim=-1)
         if self._with_law:
-            token_id = _draw(self._pipeline, law, index=len(self._prefix))
+            token_id = self._pipeline.draw(law, len(self._prefix), Stream.DRAFT)
             self._laws.append(law)
         else:
             token_id = self._pipeline.choose(logits, self._prefix)
@@ -155,13 +154,6 @@ class _Draws:
         if self._with_law:
             return Draft(tuple(self.token_ids), source, torch.stack(self._laws))
         return Draft(tuple(self.token_ids), source, expected_accepted=self._expected)
-
-
-def _draw(pipeline: LogitsPipeline, law: Tensor, index: int) -> int:
-    """A token from ``law`` [vocab] by a Gumbel race with the drafter's own noise."""
-    survivors = law.nonzero().squeeze(-1)
-    noise = position_noise(pipeline.params.seed ^ DRAFT_NOISE, index, survivors)
-    return int(survivors[(law[survivors].log() + noise).argmax()])
 
 
 def num_shared_tokens(draft: Tokenizer, target: Tokenizer) -> int:

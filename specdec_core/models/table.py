@@ -60,15 +60,18 @@ class TableModel:
             raise CacheRollbackError(f"cannot keep {length} of {len(self._token_ids)} tokens")
         del self._token_ids[length:]
 
-    def joint_law(self, prompt_ids: Sequence[int], params: SamplingParams, length: int) -> dict[tuple[int, ...], float]:
+    def joint_law(
+        self, prompt_ids: Sequence[int], sampling: SamplingParams | LogitsPipeline, length: int
+    ) -> dict[tuple[int, ...], float]:
         """Probability of every continuation of ``length`` tokens, by enumeration with the request's own processors."""
-        pipeline = LogitsPipeline(params, prompt_ids)
+        pipeline = sampling if isinstance(sampling, LogitsPipeline) else LogitsPipeline(sampling, prompt_ids)
         law: dict[tuple[int, ...], float] = {}
         for tokens in itertools.product(range(self.vocab_size), repeat=length):
             probability = 1.0
             for index, token in enumerate(tokens):
                 previous = tokens[index - 1] if index else prompt_ids[-1]
-                probability *= float(pipeline.process(self._logits[previous], tokens[:index]).softmax(-1)[token])
+                if probability > 0:  # after an impossible token there may be nothing left to choose
+                    probability *= float(pipeline.law(self._logits[previous], tokens[:index])[token])
             law[tokens] = probability
         return law
 

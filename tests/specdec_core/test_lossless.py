@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from specdec_core.controller import Controller
 from specdec_core.drafters import Drafter, make_drafter
 from specdec_core.goodput import Goodput
 from specdec_core.loading import LoadedModel, load_model
@@ -108,9 +109,8 @@ def test_whatever_the_controller_decides(embedded_folder, sampling: str) -> None
             model.target,
             prompt_ids(model.tokenizer, number),
             SAMPLINGS[sampling],
-            make_drafter(["ngram", "suffix"]),
+            Controller(make_drafter(["ngram", "suffix"]), policy),
             eos_token_ids=sorted(model.tokenizer.eos_token_ids),
-            policy=policy,
         )
         assert generation.generated_ids == plain
         assert generation.stats.num_drafts > 0

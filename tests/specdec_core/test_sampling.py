@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from specdec_core.errors import RequestError
-from specdec_core.sampling import LogitsPipeline, SamplingParams, _gumbel, position_noise
+from specdec_core.noise import _gumbel, position_noise
+from specdec_core.sampling import LogitsPipeline, SamplingParams
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 
@@ -18,7 +19,7 @@ def law(params: SamplingParams, logits: list[float], prompt: tuple[int, ...] = (
     return LogitsPipeline(params, prompt).process(torch.tensor(logits, dtype=torch.float64), generated).softmax(-1)
 
 
-@pytest.mark.parametrize("key", ["temprature", "min_p", "n"])
+@pytest.mark.parametrize("key", ["temprature", "minp", "n"])
 def test_an_unknown_key_is_refused(key: str) -> None:
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
         SamplingParams(**{key: 1})
@@ -62,7 +63,7 @@ def test_top_p_over_the_likely_tokens_is_top_p_over_all(levels, top_p, top_k, da
     """Against a plain sort of everything; small integers as logits, so that ties are everywhere."""
     logits = torch.tensor(levels, dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("specdec_core.sampling._NUM_LIKELY", data.draw(st.integers(1, 40)))
+        patch.setattr("specdec_core.processors._NUM_LIKELY", data.draw(st.integers(1, 40)))
         kept = LogitsPipeline(SamplingParams(temperature=1, top_p=top_p, top_k=top_k)).process(logits, ()).isfinite()
     allowed = LogitsPipeline(SamplingParams(temperature=1, top_k=top_k)).process(logits, ())
     probs, mass, expected = allowed.softmax(-1).tolist(), 0.0, set()

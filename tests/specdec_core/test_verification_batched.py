@@ -14,7 +14,7 @@ from specdec_core.errors import RequestError
 from specdec_core.sampling import LogitsPipeline, SamplingParams
 from specdec_core.types import Draft
 from specdec_core.verification import verify_match
-from specdec_core.verification_batched import lowest_argmax, verify_for, verify_match_batched
+from specdec_core.verification_batched import lowest_argmax, verifier, verify_match_batched
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 VOCAB_SIZE = 19
@@ -95,8 +95,8 @@ def test_a_grammar_is_not_asked_about_a_prefix_it_forbids() -> None:
 
 
 def test_cuda_verifies_in_one_copy_and_the_cpu_row_by_row() -> None:
-    assert verify_for(torch.device("cuda")) is verify_match_batched
-    assert verify_for(torch.device("cpu")) is verify_match
+    assert verifier("match", torch.device("cuda")) is verify_match_batched
+    assert verifier("match", torch.device("cpu")) is verify_match
 
 
 def test_a_round_copies_once(monkeypatch: pytest.MonkeyPatch) -> None:

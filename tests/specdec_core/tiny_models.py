@@ -103,10 +103,12 @@ class TinyTokenizer:
         return self._specials[token_id] if token_id < 2 else chr(token_id + 30)
 
 
-def make_tiny_engine(drafter: DrafterChoice = "auto", *, context_length: int = 128) -> Engine:
+def make_tiny_engine(
+    drafter: DrafterChoice = "auto", *, context_length: int = 128, exactness: Exactness = "bitwise"
+) -> Engine:
     """An engine over the tiny float64 Llama: it writes nonsense, in milliseconds."""
-    target = make_tiny_llama(context_length=context_length)
-    fingerprint = NumericsFingerprint("bitwise", 8, 64, 64, "float64", "cpu:test", 1, torch.__version__, "tiny")
+    target = make_tiny_llama(context_length=context_length, exactness=exactness)
+    fingerprint = NumericsFingerprint(exactness, 8, 64, 64, "float64", "cpu:test", 1, torch.__version__, "tiny")
     device, dtype = target.network.device, target.network.dtype
     model = LoadedModel(target, TinyTokenizer(), fingerprint, device, dtype, target.geometry, ("for tests",), "tiny")
     return Engine(model, drafter=drafter)
