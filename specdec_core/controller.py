@@ -127,6 +127,11 @@ class Controller:
             self._plan = self.policy.choose(self.sources, limit)
         return self._plan.draft
 
+    @property
+    def drafter_name(self) -> str:
+        """Who made the draft of this round."""
+        return "none" if self._plan.source is None else self._plan.source.drafter.name
+
     def observe(self, token_ids: Sequence[int]) -> None:
         """Tokens that were emitted. Raises DrafterError."""
         for source in self.sources:

@@ -112,7 +112,8 @@ def _propose(generation: Generation) -> Draft:
     limit = min(generation.max_draft_tokens, generation.target.geometry.max_draft_tokens, remaining - 1)
     draft = generation.controller.propose(max(limit, 0))
     if not all(0 <= token_id < generation.target.vocab_size for token_id in draft.token_ids):
-        raise DrafterError(f"drafter {draft.source!r} proposed ids outside the vocabulary: {draft.token_ids!r}")
+        name = generation.controller.drafter_name
+        raise DrafterError(f"drafter {name!r} proposed ids outside the vocabulary: {draft.token_ids!r}")
     return draft
 
 

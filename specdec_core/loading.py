@@ -76,7 +76,7 @@ def load_model(
 
     Args:
         reference: Embedded name, local folder, .gguf file, or hub id.
-        device, dtype: "auto", or "cpu", "cuda", "cuda:0" and "float32", "bfloat16", "float16", "float64".
+        device, dtype: "auto"; "cpu", "cuda", "cuda:0"; "float32", "bfloat16", "float16", "float64".
         exactness: "bitwise", "law", or None: the table's default, which may fall to law with a warning.
         width: Rows of a decode pass, the longest draft plus one.
         context_length: Tokens the preallocated cache holds; None is min(the model's own, 4096).
@@ -85,8 +85,7 @@ def load_model(
     Raises:
         ModelLoadError: the reference cannot become a model here; the message says what to run.
         ExactnessError: "bitwise" was asked for, and the self-test failed or the model is not of the Llama family.
-        OutOfMemoryError: weights and cache do not fit.
-        RequestError: an argument has no meaning.
+        OutOfMemoryError, RequestError: weights and cache do not fit; an argument has no meaning.
     """
     refuse_quantization(quantize, chosen := choose_device(device))
     numerics = choose_numerics(chosen, dtype=dtype, exactness=exactness, width=width)
@@ -104,6 +103,7 @@ def load_model(
     )
 
 
+@saying_what_to_lower("loading the model")
 def _load_target(
     folder: Path, numerics: Numerics, *, asked: Exactness | None, context_length: int | None
 ) -> tuple[TargetModel, Numerics, list[str]]:

@@ -29,11 +29,12 @@ class ReadRequest:
         self.constraint: GrammarConstraint | None = None
         if request.structured is not None:
             self.constraint = make_constraint(request.structured, model.tokenizer, target.vocab_size)
+        self.bad_word_ids = self._bad_word_ids(params.bad_words)
         self.pipeline = LogitsPipeline(
             params,
             self.prompt_ids,
             self.constraint,
-            bad_word_ids=self._bad_word_ids(params.bad_words),
+            bad_word_ids=self.bad_word_ids,
             with_margins=target.geometry.exactness == "law",
         )
 

@@ -113,9 +113,10 @@ def arms_for(item: WorkItem, names: list[str], *, all_arms: bool) -> list[str]:
 
 
 def specdec_arm(engine: Engine, *, with_references: bool = True) -> Arm:
-    """One of our engines."""
+    """One of our engines, cold: what it remembers of other prompts is forgotten first."""
 
     def run(prompt: Prompt) -> Measured:
+        engine.memory.clear()
         request = GenerationRequest(
             prompt_token_ids=prompt.token_ids,
             sampling=SamplingParams(max_tokens=prompt.max_tokens),

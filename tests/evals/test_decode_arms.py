@@ -12,6 +12,8 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from evals.bench.decode_arms import Prompt, arms_for, build_arms, specdec_arm, timed_passes, transformers_arm
 from evals.bench.decode_data import WorkItem
 from evals.bench.decode_options import ASSISTED, BITWISE_ARMS, CORE_ARMS, GREEDY, PLAIN_1, WITHOUT_REFERENCES
+from specdec_core.controller import FixedLength
+from specdec_core.engine import Engine
 from tests.specdec_core.tiny_models import make_tiny_engine
 
 PROMPT = Prompt((5, 6, 7, 5, 6, 7, 5, 6, 7, 5, 6), 24, ())
@@ -57,7 +59,7 @@ def test_our_arms_tell_what_the_engine_counts() -> None:
     assert (plain.num_draft_tokens, plain.num_passes, plain.num_prefill_tokens) == (0, len(plain.token_ids) - 1, 1)
     text = "".join(chr(token_id + 30) for token_id in plain.token_ids)
     referring = Prompt(PROMPT.token_ids, 24, (text,))
-    engine = make_tiny_engine()
+    engine = Engine(make_tiny_engine().model, policy=FixedLength())
     informed, uninformed = (specdec_arm(engine, with_references=given)(referring) for given in (True, False))
     assert informed.token_ids == uninformed.token_ids == plain.token_ids
     assert informed.num_passes < uninformed.num_passes

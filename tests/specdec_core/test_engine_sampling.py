@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from specdec_core import Engine, GenerationRequest, SamplingParams, engine, load_engine
+from specdec_core.controller import FixedLength
 from specdec_core.drafters.null import NullDrafter
 from specdec_core.errors import RequestError, VocabularyMismatchError
+from specdec_core.request_reading import ReadRequest
 from specdec_core.testing import OracleDrafter, RandomDrafter
 from tests.specdec_core.tiny_models import make_tiny_engine
 
@@ -73,7 +75,7 @@ def test_a_stop_inside_an_accepted_run_trims_log_probabilities_and_margins_too()
     whole = law.generate(request(**asked))
     stop = whole.text[3:5]
     assert whole.text.index(stop) == 3
-    oracle = Engine(law.model, drafter=OracleDrafter(whole.token_ids))
+    oracle = Engine(law.model, drafter=OracleDrafter(whole.token_ids), policy=FixedLength())
     output = oracle.generate(request(**asked, stop=(stop,)))
     assert output.text == whole.text[:3]
     assert output.stats.num_decode_passes == 1 and output.stats.num_accepted_tokens == 4
@@ -109,7 +111,8 @@ def test_bad_words_are_not_written_with_or_without_drafts(tiny: Engine, temperat
 
 
 def test_bad_words_are_read_with_and_without_a_space(tiny: Engine) -> None:
-    assert tiny._bad_word_ids(["ab", " ab", " "]) == sorted({(67, 68), (2, 67, 68), (2,)})
+    read = ReadRequest(request(bad_words=("ab", " ab", " ")), tiny.model)
+    assert read.bad_word_ids == sorted({(67, 68), (2, 67, 68), (2,)})
 
 
 def test_a_ban_of_everything_is_an_error_and_the_engine_stays_usable(tiny: Engine) -> None:
@@ -165,10 +168,15 @@ def test_the_mode_reaches_drafter_fingerprint_and_description(verification) -> N
 
 
 def test_rejection_draws_texts_of_its_own_and_greedily_the_same() -> None:
+    """With equal drafts: the text of a seed depends on them in this mode, and so on controller and memory."""
     model = make_tiny_engine(exactness="law").model
-    plain, mine = Engine(model, drafter="none"), Engine(model, drafter="suffix", verification="rejection")
+    plain = Engine(model, drafter="none")
+    mine = Engine(model, drafter="suffix", verification="rejection", policy=FixedLength())
     assert mine.generate(request()).token_ids == plain.generate(request()).token_ids
-    texts = [mine.generate(request(temperature=0.7, seed=seed)).text for seed in (1, 1, 2)]
+    texts = []
+    for seed in (1, 1, 2):
+        mine.memory.clear()
+        texts.append(mine.generate(request(temperature=0.7, seed=seed)).text)
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -181,7 +189,7 @@ def test_rejection_and_bits_exclude_each_other(tiny: Engine, monkeypatch: pytest
         load_engine("no-such-model", verification="typical")
     asked: list[str | None] = []
 
-    def load_model(reference, *, exactness, **_):
+    def load_model(reference, *, exactness=None, **_):
         asked.append(exactness)
         return make_tiny_engine(exactness=exactness or "bitwise").model
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from specdec_core.controller import Controller
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters import DraftContext, make_drafter
 from specdec_core.errors import RequestError
@@ -57,7 +58,7 @@ def make_generation(target: LlamaTarget, prompt: list[int], sampling: SamplingPa
     most = min(sampling.max_tokens, target.context_length - len(prompt))
     return Generation(
         target=target,
-        drafter=make_drafter("suffix"),
+        controller=Controller(make_drafter("suffix")),
         context=DraftContext(tuple(prompt), (), LogitsPipeline(sampling, prompt)),
         stopper=StopChecker(decode=lambda _: "", max_tokens=most),
         max_draft_tokens=3,

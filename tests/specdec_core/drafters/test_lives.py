@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_core.drafters import DraftContext, Drafter, DraftMemory, make_drafter
+from specdec_core.drafters.chain import chained
 from specdec_core.drafters.model import ModelDrafter
 from specdec_core.errors import DrafterError
 from specdec_core.sampling import LogitsPipeline, SamplingParams
@@ -71,7 +72,8 @@ def test_after_an_error_in_the_middle_the_next_request_is_right(name: str) -> No
     target, sampling = make_tiny_llama(), SamplingParams(max_tokens=30)
     drafter = drafter_of(name)
     plain = generate_ids(target, [7, 3, 9], sampling).generated_ids
-    original, calls = drafter.observe, []
+    part = chained(drafter)[0]
+    original, calls = part.observe, []
 
     def failing(token_ids: object) -> None:
         calls.append(token_ids)
@@ -79,10 +81,10 @@ def test_after_an_error_in_the_middle_the_next_request_is_right(name: str) -> No
             raise RuntimeError("boom")
         original(token_ids)  # type: ignore[arg-type]
 
-    drafter.observe = failing  # type: ignore[method-assign]
+    part.observe = failing  # type: ignore[method-assign]
     with pytest.raises(DrafterError, match="boom"):
         generate_ids(target, [7, 3, 9], sampling, drafter)
-    drafter.observe = original  # type: ignore[method-assign]
+    part.observe = original  # type: ignore[method-assign]
     assert generate_ids(target, [7, 3, 9], sampling, drafter, reference_ids=[plain]).generated_ids == plain
 
 
