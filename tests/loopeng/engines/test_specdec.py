@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from loopeng.engines import build_engine
 from loopeng.engines.specdec import SpecDecEngine, list_models
@@ -47,6 +48,7 @@ class LetterModel:
     fingerprint: NumericsFingerprint
     reasons: tuple[str, ...] = ("a table",)
     name: str = "letters"
+    device: torch.device = torch.device("cpu")
 
 
 def make(drafter: str = "auto") -> SpecDecEngine:
