@@ -88,7 +88,7 @@ class TransformersTokenizer:
             text: str = self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages], add_generation_prompt=True, tokenize=False
             )
-        except TemplateError as error:
+        except (TemplateError, ValueError) as error:  # transformers' own refusals, of no messages at all, too
             raise RequestError(f"the chat template refuses these messages: {error}") from error
         return self.encode(text)
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from loopeng.ports import TextEngine, TextRequest
 from loopeng.schema import Message
 from loopeng.schema.task import EngineSpec
 from specdec_core.engine import Engine
+from specdec_core.loading import LoadedModel
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.table import TableModel
 
@@ -41,19 +41,12 @@ class LetterTokenizer:
         return "".join(chr(ord("a") + token_id) for token_id in token_ids)
 
 
-@dataclass
-class LetterModel:
-    target: TableModel
-    tokenizer: LetterTokenizer
-    fingerprint: NumericsFingerprint
-    reasons: tuple[str, ...] = ("a table",)
-    name: str = "letters"
-    device: torch.device = torch.device("cpu")
-
-
 def make(drafter: str = "auto") -> SpecDecEngine:
     fingerprint = NumericsFingerprint("bitwise", 16, 64, 64, "float64", "cpu", 1, "2", "table")
-    model: Any = LetterModel(TableModel.random(VOCAB, seed=3, context_length=128), LetterTokenizer(), fingerprint)
+    tokenizer: Any = LetterTokenizer()
+    target = TableModel.random(VOCAB, seed=3, context_length=128)
+    device = torch.device("cpu")
+    model = LoadedModel(target, tokenizer, fingerprint, device, torch.float64, target.geometry, ("a table",), "letters")
     return SpecDecEngine(Engine(model, drafter=drafter), reference="{}")
 
 
