@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from loopeng.engines import build_engine
+from loopeng.engines.model_names import with_local_paths
 from loopeng.engines.specdec import SpecDecEngine, list_models
 from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import TextEngine, TextRequest
@@ -120,6 +121,25 @@ def test_threads_take_turns() -> None:
     for thread in threads:
         thread.join()
     assert texts == [expected] * 4
+
+
+def test_models_beside_the_task_file_are_found_whichever_of_them_drafts(tmp_path: Path) -> None:
+    """A drafting model's folder was looked for where the command was run, not where the task file is."""
+    (tmp_path / "small").mkdir()
+    names = {"model": "./small", "drafter": ("suffix", "model:small", "model:smollm2-135m")}
+    found = with_local_paths(EngineSpec(**names), tmp_path)
+    assert found.model == str(tmp_path / "small")
+    assert found.drafter == ("suffix", f"model:{tmp_path / 'small'}", "model:smollm2-135m")
+    assert with_local_paths(EngineSpec(drafter="model:small"), tmp_path).drafter == f"model:{tmp_path / 'small'}"
+    assert with_local_paths(EngineSpec(), tmp_path) == EngineSpec()
+
+
+def test_the_context_length_of_a_task_reaches_the_model(embedded_folder) -> None:
+    engine = SpecDecEngine.from_spec(EngineSpec(drafter="none", exactness="law", context_length=48))
+    assert engine.describe().details["context_length"] == 48
+    with pytest.raises(RequestRefusedError, match="larger context_length"):
+        engine.generate(ask("word " * 60))
+    assert engine.generate(ask("hi", max_tokens=2)).text
 
 
 def test_a_model_that_cannot_be_loaded_is_an_engine_error(tmp_path: Path) -> None:
