@@ -38,6 +38,7 @@ class EngineDescription:
     model: str
     drafter: str
     num_speculative_tokens: int
+    pass_widths: tuple[int, ...]  # rows that a decode pass may have; in law exactness any number up to the one here
     context_length: int
     vocab_size: int
     fingerprint: NumericsFingerprint
@@ -49,6 +50,7 @@ class EngineDescription:
             "model": self.model,
             "drafter": self.drafter,
             "num_speculative_tokens": self.num_speculative_tokens,
+            "pass_widths": list(self.pass_widths),
             "context_length": self.context_length,
             "vocab_size": self.vocab_size,
             "fingerprint": self.fingerprint.to_dict(),
@@ -132,10 +134,12 @@ class Engine:
 
     def describe(self) -> EngineDescription:
         """Model, drafter, geometry and numerics, with the reasons for what was chosen."""
+        geometry = self.model.target.geometry
         return EngineDescription(
             model=self.model.name,
             drafter=self.drafter.name,
             num_speculative_tokens=self.num_speculative_tokens,
+            pass_widths=geometry.widths if geometry.exactness == "bitwise" else (geometry.width,),
             context_length=self.model.target.context_length,
             vocab_size=self.model.target.vocab_size,
             fingerprint=self.fingerprint,

@@ -178,6 +178,10 @@ def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
     """The target without the narrow passes that would change bits, and what the self-test found."""
     reasons = ["self-test passed: a row's bits depend on nothing but its sequence"]
     geometry = replace(target.geometry, narrow_widths=agreeing_widths(target))
+    if geometry.narrow_widths:
+        reasons.append(
+            f"passes of {', '.join(map(str, geometry.widths))} rows, the fewest that hold a draft: equal bits"
+        )
     if geometry == target.geometry:
         return target, reasons
     dropped = sorted(set(target.geometry.narrow_widths) - set(geometry.narrow_widths))
