@@ -179,9 +179,8 @@ def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
     reasons = ["self-test passed: a row's bits depend on nothing but its sequence"]
     geometry = replace(target.geometry, narrow_widths=agreeing_widths(target))
     if geometry.narrow_widths:
-        reasons.append(
-            f"passes of {', '.join(map(str, geometry.widths))} rows, the fewest that hold a draft: equal bits"
-        )
+        widths = ", ".join(map(str, geometry.widths))
+        reasons.append(f"passes of {widths} rows, the fewest that hold a draft: their bits agree")
     if geometry == target.geometry:
         return target, reasons
     dropped = sorted(set(target.geometry.narrow_widths) - set(geometry.narrow_widths))

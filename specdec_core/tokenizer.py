@@ -58,6 +58,8 @@ class TransformersTokenizer:
         except Exception as error:  # transformers raises many kinds here; all mean the same to the caller
             raise ModelLoadError(f"{folder} holds no usable tokenizer: {error}") from error
         self._vocab_size = len(self._tokenizer)
+        if self._vocab_size <= len(self._tokenizer.all_special_ids):  # made up, for some kinds, where there is no file
+            raise ModelLoadError(f"{folder} holds no usable tokenizer: put its files there, tokenizer.json for example")
         self._eos_token_ids = _eos_token_ids(folder, self._tokenizer)
 
     @property
