@@ -244,7 +244,8 @@ def load_engine(
         options["exactness"] = "law"
     model = load_model(reference, **options)
     if verification == "rejection" and asked is None:
-        model = replace(model, reasons=(*model.reasons, "exactness law: rejection verification promises no more"))
+        others = [reason for reason in model.reasons if reason != "exactness law: as asked"]  # nobody did
+        model = replace(model, reasons=(*others, "exactness law: rejection verification promises no more"))
     if isinstance(model.target, LlamaTarget):  # other models keep their own cache
         model.target.reuse_prefixes(prefix_cache_bytes)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, verification=verification)
