@@ -8,9 +8,7 @@ has got, so a_j is kept per strength of the draft and position, both in ranges t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-__all__ = ["AcceptanceCurves", "num_matching"]
+__all__ = ["AcceptanceCurves"]
 
 _NUM_RANGES = 6  # 1, 2, 3-4, 5-8, 9-16, 17 and more
 _ANY_STRENGTH = _NUM_RANGES  # the row that counts drafts of every strength
@@ -99,19 +97,6 @@ class _Share:
     def count(self, accepted: bool) -> None:
         self.accepted += accepted
         self.reached += 1
-
-
-def num_matching(draft_ids: Sequence[int], token_ids: Sequence[int]) -> int:
-    """How many tokens agree before the first that does not.
-
-    >>> num_matching([5, 6, 7], [5, 6, 8, 7])
-    2
-    """
-    pairs = zip(draft_ids, token_ids, strict=False)
-    return next(
-        (index for index, (draft_id, token_id) in enumerate(pairs) if draft_id != token_id),
-        min(len(draft_ids), len(token_ids)),
-    )
 
 
 def _range(number: int) -> int:

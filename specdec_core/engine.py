@@ -15,10 +15,10 @@ from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
 from specdec_core.goodput import Goodput
 from specdec_core.loading import LoadedModel, LoadOptions, load_model
-from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness
 from specdec_core.models.runner import LlamaTarget
+from specdec_core.out_of_memory import saying_what_to_lower
 from specdec_core.pass_costs import PassCosts
 from specdec_core.request_reading import ReadRequest
 from specdec_core.structured import ForcedDrafter

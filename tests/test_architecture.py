@@ -22,8 +22,8 @@ BOTH = pytest.mark.parametrize("tree", [SPECDEC, LOOPENG], ids=lambda tree: tree
 LAYERS = {
     "specdec_core": [
         ["errors"],
-        ["theory"],
-        ["memory"],
+        ["sequences", "theory"],
+        ["out_of_memory"],
         ["cache_dir"],
         ["metrics"],
         ["logprobs", "noise", "processors"],

@@ -50,9 +50,7 @@ class SuffixDrafter:
             remembered = self._memory.continue_text(max_tokens, self._min_probability, longer_than=found.match_length)
             if remembered.expected_accepted > found.expected_accepted:
                 source, found = "memory", remembered
-        return Draft(
-            found.token_ids, source, expected_accepted=found.expected_accepted, match_length=found.match_length
-        )
+        return Draft(found.token_ids, source, match_length=found.match_length)
 
     def observe(self, token_ids: Sequence[int]) -> None:
         """Add emitted tokens to the text."""

@@ -12,7 +12,8 @@ from specdec_core.errors import ContextOverflowError, ModelLoadError, RequestErr
 from specdec_core.kv_cache import StaticKVCache
 from specdec_core.models.base import Geometry, round_up
 from specdec_core.models.llama import LlamaConfig, LlamaNetwork
-from specdec_core.prefix_cache import PrefixCache, common_length
+from specdec_core.prefix_cache import PrefixCache
+from specdec_core.sequences import common_length
 
 __all__ = ["LlamaTarget", "target_from_config"]
 

@@ -18,7 +18,7 @@ from evals.bench.decode_data import EDITS, FAILURES, edit_text, read_jsonl, retr
 from evals.bench.decode_humaneval import code_of, why_it_fails
 from evals.bench.decode_options import DEFAULT_SIZE, FULL_SIZE, DataMissingError, data_folder
 from evals.bench.decode_rows import KEY, Row
-from evals.bench.decode_summary import first_difference, summarise, unequal_texts
+from evals.bench.decode_summary import summarise, unequal_texts
 from evals.bench.timing import Timing, bootstrap, median_ratio
 
 PROBLEM = {
@@ -181,12 +181,6 @@ def test_unequal_texts_of_bitwise_arms_are_found_and_nothing_is_timed(ids: list[
     assert [found["first_difference"] for found in summary["unequal"]] == [where]
     assert summary["unequal"][0]["lengths"] == [11, len(ids)]
     assert unequal_texts([rows[0], rows[1]]) == []
-
-
-def test_the_first_difference() -> None:
-    assert first_difference([1, 2], [1, 2]) is None
-    assert first_difference([1, 2], [1, 3]) == 1
-    assert first_difference([], [1]) == 0
 
 
 # A killed run

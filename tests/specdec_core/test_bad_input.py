@@ -21,7 +21,7 @@ from specdec_core.errors import (
     SpecDecError,
     VocabularyMismatchError,
 )
-from specdec_core.memory import is_out_of_memory, saying_what_to_lower
+from specdec_core.out_of_memory import is_out_of_memory, saying_what_to_lower
 from specdec_core.sampling import SamplingParams
 from specdec_core.types import Draft, GenerationRequest
 from tests.specdec_core.tiny_models import make_tiny_engine

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class LetterModel:
     fingerprint: NumericsFingerprint
     reasons: tuple[str, ...] = ("a table",)
     name: str = "letters"
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 def make(drafter: str = "auto") -> SpecDecEngine:
