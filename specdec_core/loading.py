@@ -50,7 +50,6 @@ class LoadedModel:
         return replace(self.fingerprint_at_load, num_threads=torch.get_num_threads())
 
 
-@saying_what_to_lower("loading the model")
 class LoadOptions(TypedDict, total=False):
     """How to load, as :func:`load_model` takes it."""
 
@@ -62,6 +61,7 @@ class LoadOptions(TypedDict, total=False):
     quantize: str | None
 
 
+@saying_what_to_lower("loading the model")
 def load_model(
     reference: str | Path = "smollm2-135m",
     *,
@@ -103,7 +103,6 @@ def load_model(
     )
 
 
-@saying_what_to_lower("loading the model")
 def _load_target(
     folder: Path, numerics: Numerics, *, asked: Exactness | None, context_length: int | None
 ) -> tuple[TargetModel, Numerics, list[str]]:

@@ -23,6 +23,7 @@ __all__ = [
     "break_even_acceptance",
     "decode_roofline",
     "expected_tokens",
+    "expected_tokens_by_length",
     "expected_tokens_per_pass",
     "goodput",
     "gumbel_acceptance",
@@ -47,11 +48,21 @@ def expected_tokens(acceptance_by_position: Sequence[float]) -> float:
     >>> expected_tokens([])
     1.0
     """
-    tokens = 1.0
-    for acceptance in reversed(acceptance_by_position):
+    return expected_tokens_by_length(acceptance_by_position)[-1]
+
+
+def expected_tokens_by_length(acceptance_by_position: Sequence[float]) -> list[float]:
+    """E(0) to E(K): of the draft's beginnings of every length. Errors as for :func:`expected_tokens`.
+
+    >>> expected_tokens_by_length([0.5, 0.5])
+    [1.0, 1.5, 1.75]
+    """
+    expected, reached = [1.0], 1.0
+    for acceptance in acceptance_by_position:
         _check_probability(acceptance)
-        tokens = 1.0 + acceptance * tokens
-    return tokens
+        reached *= acceptance
+        expected.append(expected[-1] + reached)
+    return expected
 
 
 def expected_tokens_per_pass(acceptance: float, num_draft_tokens: int) -> float:
