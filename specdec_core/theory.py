@@ -25,7 +25,6 @@ __all__ = [
     "expected_tokens",
     "expected_tokens_by_length",
     "expected_tokens_per_pass",
-    "goodput",
     "gumbel_acceptance",
     "gumbel_acceptance_bound",
     "optimal_draft_length",
@@ -128,27 +127,14 @@ def break_even_acceptance(num_draft_tokens: int, *, verify_cost: float = 1.0, dr
     return 0.0 if cost <= 1.0 else high
 
 
-def goodput(acceptance_by_position: Sequence[float], round_time_s: float) -> float:
-    """Expected tokens per second of a round: E / T, with T the seconds of drafting, pass and overhead together.
-
-    What a controller maximises over K (the word as in Liu et al., arXiv 2406.14066). Raises RequestError for an
-    acceptance outside 0..1 or a time that is not positive.
-
-    >>> goodput([0.5, 0.5], round_time_s=0.05)
-    35.0
-    """
-    if not round_time_s > 0:
-        raise RequestError(f"the time of a round must be above 0 seconds, got {round_time_s!r}")
-    return expected_tokens(acceptance_by_position) / round_time_s
-
-
 def optimal_draft_length(
     acceptance: float | Sequence[float], pass_times: Sequence[float], *, draft_time: float = 0.0
 ) -> int:
     """The K >= 0 with the highest goodput E(K) / T(K), T(K) = pass_times[K] + K draft_time; 0 is plain decoding.
 
     Of equal ones the smallest, so that drafts which gain nothing are not made. In the flat case (v = 1, equal a) some
-    K > 0 wins if and only if a > c: Leviathan et al., corollary 3.9.
+    K > 0 wins if and only if a > c: Leviathan et al., corollary 3.9. The word goodput is Liu et al.'s (arXiv
+    2406.14066).
 
     Args:
         acceptance: One probability for every position, or one per position (K is then at most their number).
@@ -167,12 +153,9 @@ def optimal_draft_length(
         raise RequestError(f"times must be above 0, and drafting not below: {list(pass_times)!r}, {draft_time!r}")
     longest = len(pass_times) - 1
     by_position = [acceptance] * longest if isinstance(acceptance, int | float) else list(acceptance)
-    best, best_goodput = 0, 0.0
-    for length in range(min(longest, len(by_position)) + 1):
-        length_goodput = goodput(by_position[:length], pass_times[length] + length * draft_time)
-        if length_goodput > best_goodput:
-            best, best_goodput = length, length_goodput
-    return best
+    expected = expected_tokens_by_length(by_position[:longest])
+    goodputs = [tokens / (pass_times[length] + length * draft_time) for length, tokens in enumerate(expected)]
+    return goodputs.index(max(goodputs))
 
 
 def total_variation(p: Sequence[float], q: Sequence[float]) -> float:

@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdec_core.machine import timed
 from specdec_core.models.base import Geometry
 from specdec_core.models.cuda_graph import GraphedLlamaTarget, with_graphs
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
+from specdec_core.profile.machine import timed
 from specdec_core.sampling import SamplingParams
 from specdec_core.testing import AntiOracleDrafter, OracleDrafter, generate_ids
 

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import specdec_core
-from specdec_core.machine import cpu_name
+from specdec_core.profile.machine import cpu_name
 
 
 def machine() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command ``specdec``: generate text, look at rounds, audit texts, measure passes, fetch models."""
+"""The command ``specdec generate``: a text, and where asked for its rounds and counts."""
 
 from __future__ import annotations
 
@@ -9,50 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_core import cli_options
-from specdec_core.cli_audit import audit
-from specdec_core.cli_options import make_request, takes
-from specdec_core.cli_profile import profile
-from specdec_core.errors import SpecDecError
+from specdec_core.cli import options
+from specdec_core.cli.options import Raw, References, make_request, takes
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
     from specdec_core.metrics import DecodeStats
     from specdec_core.types import GenerationOutput, GenerationRequest, Round
 
-__all__ = ["app", "describe", "fetch", "generate", "main", "root"]
+__all__ = ["generate"]
 
-app = typer.Typer(
-    help="Lossless speculative decoding: the text of plain decoding, in fewer passes of the model.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-_REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
 _TRACE = typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
 
 
-@app.callback()
-def root() -> None:
-    """Group of commands."""
-
-
-app.command()(audit)
-app.command()(profile)
-
-
-@app.command()
-@takes(cli_options.sampling, cli_options.form, cli_options.engine)
+@takes(options.sampling, options.form, options.engine)
 def generate(
     sampling: dict[str, Any],
     form: dict[str, Any] | None,
     engine: Callable[[], Any],
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
-    ] = False,
-    reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
+    raw: Raw = False,
+    reference: References = None,
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
     trace: Annotated[bool, _TRACE] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the text.")] = False,
@@ -64,46 +41,6 @@ def generate(
     text = sys.stdin.read() if prompt == "-" else prompt
     request = make_request(text, raw, sampling, tuple(file.read() for file in reference or ()), form)
     _run(engine(), request, stats=stats, trace=trace, as_json=as_json)
-
-
-@app.command()
-def fetch(model: Annotated[str, typer.Argument(help="Embedded name, GGUF file or hub id.")] = "smollm2-135m") -> None:
-    """Download and convert a model into the cache, once. Prints its folder.
-
-    Example: specdec fetch smollm2-135m
-    """
-    from specdec_core.loading import fetch as fetch_model
-
-    typer.echo(str(fetch_model(model, on_progress=lambda line: typer.echo(line, err=True))))
-
-
-@app.command()
-def describe(
-    model: Annotated[str, typer.Option("--model", "-m", help="As for generate.")] = "smollm2-135m",
-    device: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    exactness: Annotated[str | None, typer.Option(help="As for generate.")] = None,
-) -> None:
-    """Say how a model would run here (device, dtype, geometry, exactness) and why.
-
-    Example: specdec describe -m smollm2-135m
-    """
-    from specdec_core.engine import load_engine
-
-    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness}
-    engine = load_engine(model, **choice)
-    typer.echo(json.dumps(engine.describe().to_dict(), indent=2))
-
-
-def main() -> None:
-    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2."""
-    try:
-        app()
-    except SpecDecError as error:
-        typer.echo(f"specdec: {error}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _run(engine: Engine, request: GenerationRequest, *, stats: bool, trace: bool, as_json: bool) -> None:
@@ -170,7 +107,3 @@ def _control_parts(stats: DecodeStats) -> list[str]:
     if total_s > 0:
         parts.append(f"drafting {stats.draft_time_s / total_s:.1%}, control {stats.control_time_s / total_s:.1%}")
     return parts
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once: a group is a function whose parameters are options.
+"""Options that several commands share, each said once: a name for one, a function for a group of them.
 
 ``takes`` gives a command the options of some groups; the command gets what each group makes of them. Annotations are
 evaluated when a command is defined, so those here and of commands name nothing that is imported for checking only.
@@ -19,10 +19,29 @@ from specdec_core.errors import RequestError
 if TYPE_CHECKING:
     from specdec_core.types import GenerationRequest
 
-__all__ = ["engine", "form", "make_request", "sampling", "takes"]
+__all__ = [
+    "Device",
+    "Dtype",
+    "Exactness",
+    "Model",
+    "Raw",
+    "References",
+    "engine",
+    "form",
+    "make_request",
+    "sampling",
+    "takes",
+]
+
+Model = Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
+Dtype = Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")]
+Exactness = Annotated[str | None, typer.Option(help="bitwise or law; default by the hardware table.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")]
+_FILE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
+References = Annotated[list[typer.FileText] | None, _FILE]
 
 _DRAFTER = typer.Option(help="auto, suffix, ngram, model:<reference> or none (plain decoding).")
-_JSON_SCHEMA = typer.Option(help="JSON Schema that the text must follow: a file, or the JSON itself.")
 _DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
 
 
@@ -94,15 +113,13 @@ def form(
 
 
 def engine(
-    model: Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")] = (
-        "smollm2-135m"
-    ),
+    model: Model = "smollm2-135m",
     drafter: Annotated[str, _DRAFTER] = "auto",
     num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
-    exactness: Annotated[str | None, typer.Option(help="bitwise or law; default by the hardware table.")] = None,
+    exactness: Exactness = None,
     verification: Annotated[str, typer.Option(help="match, or rejection (law only).")] = "match",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")] = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     quantize: Annotated[str | None, typer.Option(help="int8 or int4 weights, where measured to be faster.")] = None,
 ) -> Callable[[], Any]:
     """Loads the engine when called: a request is checked before a model is loaded."""

@@ -11,16 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
+from specdec_core.cli.options import Device, Dtype, Exactness, Model
+
 __all__ = ["profile"]
 
 _CLEAR_LINE = "\r\x1b[2K"
 
 
 def profile(
-    model: Annotated[str, typer.Option("--model", "-m", help="As for generate.")] = "smollm2-135m",
-    device: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    exactness: Annotated[str | None, typer.Option(help="As for generate.")] = None,
+    model: Model = "smollm2-135m",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    exactness: Exactness = None,
     width: Annotated[int | None, typer.Option(min=1, help="Rows of the widest pass; default: the table's.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds over all row counts.")] = 10,
     cached_tokens: Annotated[int, typer.Option(min=1, help="Prompt read before the passes.")] = 256,
@@ -33,8 +35,8 @@ def profile(
     Example: specdec profile -m smollm2-135m --png passes.png
     """
     from specdec_core.loading import load_model
-    from specdec_core.profile_report import check_can_plot, profile_document, profile_text, write_png
-    from specdec_core.profiling import profile_model
+    from specdec_core.profile.measuring import profile_model
+    from specdec_core.profile.report import check_can_plot, profile_document, profile_text, write_png
 
     if png is not None:
         check_can_plot(png)
