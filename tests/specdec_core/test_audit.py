@@ -14,8 +14,6 @@ from specdec_core.types import Draft
 from specdec_core.verification import VERIFIERS, Verdict, verify_match
 from tests.specdec_core.tiny_models import make_tiny_engine
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 class Guess(NullDrafter):
     """Drafts the same token over and over."""

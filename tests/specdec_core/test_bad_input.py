@@ -26,8 +26,6 @@ from specdec_core.sampling import SamplingParams
 from specdec_core.types import Draft, GenerationRequest
 from tests.specdec_core.tiny_models import make_tiny_engine
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 GOOD = GenerationRequest(
     prompt_token_ids=tuple((7 * i) % 90 + 2 for i in range(70)),
     sampling=SamplingParams(max_tokens=20, temperature=0.9, seed=4),

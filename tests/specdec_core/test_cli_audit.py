@@ -13,8 +13,6 @@ from specdec_core.verification import VERIFIERS, Verdict, verify_match
 from tests.specdec_core.test_audit import Guess
 from tests.specdec_core.tiny_models import make_tiny_engine
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture
 def specdec(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -283,7 +283,6 @@ def test_context_length_and_chat_template_errors(tiny_folder: Path) -> None:
         model.tokenizer.encode_chat([{"role": "user", "content": "hi"}])
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_failed_self_test_falls_to_law_with_a_warning_or_raises_if_bits_were_asked_for() -> None:
     target = make_leaky_llama(lambda hidden, start, extent: hidden + hidden[-1] * 1e-6)
     with pytest.warns(UserWarning, match="falling back to exactness 'law': a decode row"):
@@ -296,7 +295,6 @@ def test_a_failed_self_test_falls_to_law_with_a_warning_or_raises_if_bits_were_a
         settle_exactness(target, asked="bitwise")
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_passed_self_test_keeps_the_target_and_law_runs_none() -> None:
     target = make_tiny_llama(dtype=torch.float32, context_length=128)
     settled, reasons = settle_exactness(target, asked="bitwise")

@@ -23,8 +23,6 @@ from specdec_core.stopping import StopChecker
 from specdec_core.testing import AlternatingDrafter, generate_ids
 from tests.specdec_core.tiny_models import make_tiny_llama
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 PLENTY = 1 << 24
 short_ids_st = st.lists(st.integers(0, 1), min_size=1, max_size=9)
 

@@ -39,8 +39,6 @@ from specdec_core.profile.report import check_can_plot, profile_document, profil
 from specdec_core.types import GenerationRequest
 from tests.specdec_core.tiny_models import TinyTokenizer, make_tiny_llama
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 # The tiny model: 97 tokens, hidden 32, intermediate 48, 2 layers, 4 heads, 2 key-value heads of 8, float64.

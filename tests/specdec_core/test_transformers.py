@@ -35,8 +35,6 @@ from tests.specdec_core.foreign_models import (
     save_folder,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 WAYS_BACK = {
     "gpt2": "crop",
     "gpt_neox": "crop",
