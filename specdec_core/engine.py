@@ -11,6 +11,7 @@ from typing import Any, Unpack
 from specdec_core.controller import Controller, Policy
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters import DraftContext, Drafter, DraftMemory, make_drafter
+from specdec_core.drafters.base import NUM_CONTEXT_TOKENS
 from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
 from specdec_core.goodput import Goodput
@@ -28,7 +29,6 @@ from specdec_core.verification_batched import verifier
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
 
-_NUM_REMEMBERED = 4  # tokens of the prompt kept before a remembered output
 _PREFIX_CACHE_BYTES = 512 << 20
 
 
@@ -188,7 +188,7 @@ class Engine:
     def _remember(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> None:
         """The end of the prompt makes an output's first token one that can be drafted."""
         if token_ids:
-            self.memory.add((*prompt_ids[-_NUM_REMEMBERED:], *token_ids))
+            self.memory.add((*prompt_ids[-NUM_CONTEXT_TOKENS:], *token_ids))
 
     def _output(self, generation: Generation) -> GenerationOutput:
         stopper = generation.stopper
