@@ -7,7 +7,7 @@ safetensors, a .gguf file (converted once), or a hub id ("org/name"; the local h
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -17,6 +17,7 @@ from specdec_core.cache_dir import weights_hash
 from specdec_core.checkpoint import SafetensorsFolder, read_config, weight_files
 from specdec_core.context_length import choose_context_length
 from specdec_core.errors import ExactnessError, ModelLoadError
+from specdec_core.exclusive import Exclusive
 from specdec_core.hardware import Numerics, choose_device, choose_numerics, refuse_quantization
 from specdec_core.loading_sources import fetch
 from specdec_core.metrics import NumericsFingerprint
@@ -43,6 +44,7 @@ class LoadedModel:
     geometry: Geometry
     reasons: tuple[str, ...]  # one sentence per choice
     name: str
+    in_use: Exclusive = field(default_factory=Exclusive, compare=False, repr=False)  # by one generation at a time
 
     @property
     def fingerprint(self) -> NumericsFingerprint:
@@ -176,6 +178,9 @@ def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
     """The target without the narrow passes that would change bits, and what the self-test found."""
     reasons = ["self-test passed: a row's bits depend on nothing but its sequence"]
     geometry = replace(target.geometry, narrow_widths=agreeing_widths(target))
+    if geometry.narrow_widths:
+        widths = ", ".join(map(str, geometry.widths))
+        reasons.append(f"passes of {widths} rows, the fewest that hold a draft: their bits agree")
     if geometry == target.geometry:
         return target, reasons
     dropped = sorted(set(target.geometry.narrow_widths) - set(geometry.narrow_widths))

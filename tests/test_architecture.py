@@ -23,7 +23,7 @@ LAYERS = {
     "specdec_core": [
         ["errors"],
         ["sequences", "theory"],
-        ["out_of_memory"],
+        ["exclusive", "out_of_memory"],
         ["cache_dir"],
         ["metrics"],
         ["logprobs", "noise", "processors"],

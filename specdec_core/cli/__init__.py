@@ -32,11 +32,14 @@ for command in (generate, audit, profile, fetch, describe):
 
 
 def main() -> None:
-    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2."""
+    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2; the system's, exit 1."""
     try:
         app()
     except SpecDecError as error:
         typer.echo(f"specdec: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder without rights
+        typer.echo(f"specdec: {error}", err=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

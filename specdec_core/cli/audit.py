@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specdec_core.cli import options
-from specdec_core.cli.options import Raw, References, make_request, takes
+from specdec_core.cli.options import Raw, References, make_engine, make_request, takes
 from specdec_core.errors import RequestError
 
 if TYPE_CHECKING:
     from specdec_core.audit import AuditReport
-    from specdec_core.engine import Engine
 
 __all__ = ["audit"]
 
 _FILE = typer.Option("--file", "-f", help="Prompts: a JSON string, or plain text, on each line.", encoding="utf-8")
 
 
-@takes(options.sampling, options.engine)
+@takes(options.sampling, options.form, options.loading, options.drafting)
 def audit(
     sampling: dict[str, Any],
-    engine: Callable[[], Any],
+    form: dict[str, Any] | None,
+    loading: dict[str, Any],
+    drafting: dict[str, Any],
     prompt: Annotated[list[str] | None, typer.Option("--prompt", "-p", help="A prompt; may be repeated.")] = None,
     file: Annotated[typer.FileText | None, _FILE] = None,
     raw: Raw = False,
@@ -39,13 +39,13 @@ def audit(
     if not prompts:
         raise RequestError("no prompt to audit: give --prompt or --file")
     references = tuple(each.read() for each in reference or ())
-    requests = [make_request(text, raw, sampling, references) for text in prompts]
+    requests = [make_request(text, raw, sampling, references, form) for text in prompts]
     from specdec_core.audit import audit as audit_one
 
-    loaded: Engine = engine()
+    engine = make_engine(loading, drafting)
     reports = []
     for text, request in zip(prompts, requests, strict=True):
-        reports.append(report := audit_one(loaded, request))
+        reports.append(report := audit_one(engine, request))
         if not as_json:
             typer.echo(f"{_line(report)}  {text[:60]!r}")
     num_different = sum(not report.equal for report in reports)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specdec_core.cli import options
-from specdec_core.cli.options import Raw, References, make_request, takes
+from specdec_core.cli.options import Raw, References, make_engine, make_request, takes
+from specdec_core.errors import RequestError
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
@@ -22,25 +22,28 @@ __all__ = ["generate"]
 _TRACE = typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
 
 
-@takes(options.sampling, options.form, options.engine)
+@takes(options.sampling, options.form, options.loading, options.drafting)
 def generate(
     sampling: dict[str, Any],
     form: dict[str, Any] | None,
-    engine: Callable[[], Any],
+    loading: dict[str, Any],
+    drafting: dict[str, Any],
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
     raw: Raw = False,
     reference: References = None,
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
     trace: Annotated[bool, _TRACE] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document: text, counts, numerics.")] = False,
 ) -> None:
     """Generate text.
 
     Example: specdec generate -p "Name three fruits." --max-tokens 40 --stats
     """
+    if sampling["logprobs"] is not None and not as_json:
+        raise RequestError("--logprobs are told in the JSON document: add --json")
     text = sys.stdin.read() if prompt == "-" else prompt
     request = make_request(text, raw, sampling, tuple(file.read() for file in reference or ()), form)
-    _run(engine(), request, stats=stats, trace=trace, as_json=as_json)
+    _run(make_engine(loading, drafting), request, stats=stats, trace=trace, as_json=as_json)
 
 
 def _run(engine: Engine, request: GenerationRequest, *, stats: bool, trace: bool, as_json: bool) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from specdec_core.cli.options import Device, Dtype, Exactness, Model
+from specdec_core.cli import options
+from specdec_core.cli.options import make_engine, takes
 
 __all__ = ["describe", "fetch"]
 
@@ -22,15 +23,10 @@ def fetch(model: Annotated[str, typer.Argument(help="Embedded name, GGUF file or
     typer.echo(str(fetch_model(model, on_progress=lambda line: typer.echo(line, err=True))))
 
 
-def describe(
-    model: Model = "smollm2-135m", device: Device = "auto", dtype: Dtype = "auto", exactness: Exactness = None
-) -> None:
+@takes(options.loading, options.drafting)
+def describe(loading: dict[str, Any], drafting: dict[str, Any]) -> None:
     """Say how a model would run here (device, dtype, geometry, exactness) and why.
 
     Example: specdec describe -m smollm2-135m
     """
-    from specdec_core.engine import load_engine
-
-    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness}
-    engine = load_engine(model, **choice)
-    typer.echo(json.dumps(engine.describe().to_dict(), indent=2))
+    typer.echo(json.dumps(make_engine(loading, drafting).describe().to_dict(), indent=2))

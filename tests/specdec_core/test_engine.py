@@ -78,6 +78,7 @@ def test_the_engine_says_what_it_runs_on_and_every_output_under_which_numerics(e
     described = engine.describe()
     assert described.reasons and described.drafter == "suffix"
     assert json.loads(json.dumps(described.to_dict()))["context_length"] == 512
+    assert described.pass_widths[-1] == described.fingerprint.width == described.num_speculative_tokens + 1
     output = engine.generate(request(sampling={"max_tokens": 2}))
     assert output.fingerprint == described.fingerprint
     assert json.loads(json.dumps(output.to_dict()))["stats"]["num_generated_tokens"] == 2
