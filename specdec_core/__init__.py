@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from specdec_core.errors import SpecDecError
     from specdec_core.metrics import DecodeStats
     from specdec_core.sampling import SamplingParams
-    from specdec_core.types import GenerationOutput, GenerationRequest, StructuredOutput
+    from specdec_core.types import GenerationChunk, GenerationOutput, GenerationRequest, StructuredOutput
 
 __all__ = [
     "DecodeStats",
     "Engine",
+    "GenerationChunk",
     "GenerationOutput",
     "GenerationRequest",
     "SamplingParams",
@@ -38,6 +39,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 _MODULES = {
     "DecodeStats": "specdec_core.metrics",
     "Engine": "specdec_core.engine",
+    "GenerationChunk": "specdec_core.types",
     "GenerationOutput": "specdec_core.types",
     "GenerationRequest": "specdec_core.types",
     "SamplingParams": "specdec_core.sampling",

@@ -1,16 +1,15 @@
 """How many draft tokens of a source will be accepted: learned per position, given that the position is reached.
 
-E(n) = 1 + sum over i <= n of the product over j <= i of a_j, a_j the share of draft tokens at position j that were
-accepted where all before them were (Leviathan et al. 2023, arXiv 2211.17192, without their assumption that a_j is the
-same everywhere). Copied text is accepted the more likely the longer the match before it was and the further the copy
-has got, so a_j is kept per strength of the draft and position, both in ranges that double.
+a_j is the share of draft tokens at position j that were accepted where all before them were; what follows for E(n)
+stands in ``specdec_core.theory``. Copied text is accepted the more likely the longer the match before it was and the
+further the copy has got, so a_j is kept per strength of the draft and position, both in ranges that double.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from specdec_core.theory import expected_tokens_by_length
 
-__all__ = ["AcceptanceCurves", "num_matching"]
+__all__ = ["AcceptanceCurves"]
 
 _NUM_RANGES = 6  # 1, 2, 3-4, 5-8, 9-16, 17 and more
 _ANY_STRENGTH = _NUM_RANGES  # the row that counts drafts of every strength
@@ -51,11 +50,7 @@ class AcceptanceCurves:
     def expected_tokens(self, strength: int | None, num_draft_tokens: int) -> list[float]:
         """E(0) to E(num_draft_tokens): tokens that a pass emits with so many draft tokens of this strength."""
         shares = self._shares(strength)
-        expected, reached = [1.0], 1.0
-        for position in range(1, num_draft_tokens + 1):
-            reached *= shares[_range(position)]
-            expected.append(expected[-1] + reached)
-        return expected
+        return expected_tokens_by_length([shares[_range(position)] for position in range(1, num_draft_tokens + 1)])
 
     def learn(self, strength: int | None, *, num_accepted: int, num_compared: int) -> None:
         """A draft was compared with the text at ``num_compared`` positions and agreed at the first ``num_accepted``."""
@@ -105,19 +100,6 @@ class _Share:
     def count(self, accepted: bool) -> None:
         self.accepted += accepted
         self.reached += 1
-
-
-def num_matching(draft_ids: Sequence[int], token_ids: Sequence[int]) -> int:
-    """How many tokens agree before the first that does not.
-
-    >>> num_matching([5, 6, 7], [5, 6, 8, 7])
-    2
-    """
-    pairs = zip(draft_ids, token_ids, strict=False)
-    return next(
-        (index for index, (draft_id, token_id) in enumerate(pairs) if draft_id != token_id),
-        min(len(draft_ids), len(token_ids)),
-    )
 
 
 def _range(number: int) -> int:

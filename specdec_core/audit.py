@@ -18,9 +18,10 @@ from specdec_core.engine import Engine
 from specdec_core.errors import RequestError
 from specdec_core.request_reading import ReadRequest
 from specdec_core.sampling import LogitsPipeline
+from specdec_core.sequences import first_difference
 from specdec_core.types import GenerationOutput, GenerationRequest
 
-__all__ = ["AuditReport", "Divergence", "audit", "first_difference"]
+__all__ = ["AuditReport", "Divergence", "audit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +88,6 @@ def audit(engine: Engine, request: GenerationRequest) -> AuditReport:
     index = first_difference(plain.token_ids, speculative.token_ids)
     divergence = None if index is None else _divergence(engine, request, plain, speculative, index)
     return AuditReport(plain, speculative, divergence)
-
-
-def first_difference(plain: Sequence[int], speculative: Sequence[int]) -> int | None:
-    """The first index at which the sequences differ, or None. A shorter one that ends early is different.
-
-    >>> first_difference([1, 2, 3], [1, 5, 3]), first_difference([1, 2], [1, 2, 3]), first_difference([1], [1])
-    (1, 2, None)
-    """
-    if len(plain) == len(speculative) and tuple(plain) == tuple(speculative):
-        return None
-    pairs = enumerate(zip(plain, speculative, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(plain), len(speculative)))
 
 
 def _divergence(

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from specdec_core.controller import Controller
 from specdec_core.drafters.base import DraftContext
-from specdec_core.errors import ContextOverflowError, DrafterError, RequestError
+from specdec_core.errors import DrafterError
 from specdec_core.logprobs import TokenLogprobs, token_logprobs
 from specdec_core.metrics import DecodeStats
-from specdec_core.models.base import TargetModel, round_up
+from specdec_core.models.base import TargetModel, check_prompt, round_up
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
 from specdec_core.types import Draft, Round
@@ -88,13 +88,7 @@ def _prefill(generation: Generation) -> None:
     """Read the prompt and emit the token it yields."""
     started = generation.controller.clock()
     prompt_ids, target, stats = generation.prompt_ids, generation.target, generation.stats
-    if not prompt_ids:
-        raise RequestError("the prompt is empty: give at least one token")
-    if len(prompt_ids) >= target.context_length:
-        raise ContextOverflowError(
-            f"the prompt has {len(prompt_ids)} tokens and the context holds {target.context_length}, output included; "
-            "shorten the prompt or load the model with a larger context_length"
-        )
+    check_prompt(target, prompt_ids)  # before a drafter reads it
     generation.controller.begin(generation.context, stats)
     logits: Tensor = target.prefill(prompt_ids)
     verdict = generation.verify(logits.unsqueeze(0), Draft(), generation.pipeline, ())

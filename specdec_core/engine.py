@@ -10,14 +10,15 @@ from typing import Any, Unpack
 from specdec_core.controller import Controller, Policy
 from specdec_core.decoder import Generation, decode
 from specdec_core.drafters import DraftContext, Drafter, DraftMemory, make_drafter
+from specdec_core.drafters.base import NUM_CONTEXT_TOKENS
 from specdec_core.drafters.registry import DrafterChoice, check_drafter
 from specdec_core.errors import RequestError
 from specdec_core.goodput import Goodput
 from specdec_core.loading import LoadedModel, LoadOptions, load_model
-from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness
 from specdec_core.models.runner import LlamaTarget
+from specdec_core.out_of_memory import saying_what_to_lower
 from specdec_core.pass_costs import PassCosts
 from specdec_core.request_reading import ReadRequest
 from specdec_core.structured import ForcedDrafter
@@ -27,7 +28,6 @@ from specdec_core.verification_batched import verifier
 
 __all__ = ["Engine", "EngineDescription", "load_engine"]
 
-_NUM_REMEMBERED = 4  # tokens of the prompt kept before a remembered output
 _PREFIX_CACHE_BYTES = 512 << 20
 
 
@@ -179,7 +179,7 @@ class Engine:
     def _remember(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> None:
         """The end of the prompt makes an output's first token one that can be drafted."""
         if token_ids:
-            self.memory.add((*prompt_ids[-_NUM_REMEMBERED:], *token_ids))
+            self.memory.add((*prompt_ids[-NUM_CONTEXT_TOKENS:], *token_ids))
 
     def _output(self, generation: Generation) -> GenerationOutput:
         stopper = generation.stopper

@@ -23,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from specdec_core.acceptance import AcceptanceCurves, num_matching
+from specdec_core.acceptance import AcceptanceCurves
 from specdec_core.controller import Plan, Source, first_tokens
 from specdec_core.pass_costs import PassCosts, RunningMean
+from specdec_core.sequences import common_length
 from specdec_core.types import Draft
 
 __all__ = ["BackOff", "Goodput"]
@@ -133,7 +134,7 @@ class Goodput:
         self._passes = self._passes * _RATE_DECAY + chosen.passes
         for source, draft in self._seen:
             if num_compared := min(len(draft.token_ids), len(token_ids)):
-                num_accepted = num_matching(draft.token_ids, token_ids)
+                num_accepted = common_length(draft.token_ids, token_ids)
                 curves = self._records[source].acceptance
                 curves.learn(draft.match_length, num_accepted=num_accepted, num_compared=num_compared)
         if self._trial is not None and chosen.source is not None:

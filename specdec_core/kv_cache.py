@@ -76,7 +76,7 @@ class StaticKVCache:
         self._num_written = max(self._num_written, start + num_rows)
 
     def note_written(self, stop: int) -> None:
-        """Say that slots before ``stop`` may hold something, for ``clear``."""
+        """Say that slots before ``stop`` may hold something, for ``cut``."""
         self._num_written = max(self._num_written, stop)
 
     def read(self, layer_id: int, extent: int) -> tuple[Tensor, Tensor]:

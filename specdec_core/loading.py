@@ -20,13 +20,13 @@ from specdec_core.errors import ExactnessError, ModelLoadError
 from specdec_core.exclusive import Exclusive
 from specdec_core.hardware import Numerics, choose_device, choose_numerics, refuse_quantization
 from specdec_core.loading_sources import fetch
-from specdec_core.memory import saying_what_to_lower
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness, Geometry, TargetModel
 from specdec_core.models.cuda_graph import GraphedLlamaTarget, with_graphs
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
+from specdec_core.out_of_memory import saying_what_to_lower
 from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
 
 __all__ = ["LoadOptions", "LoadedModel", "fetch", "load_model", "settle_exactness"]
@@ -63,6 +63,7 @@ class LoadOptions(TypedDict, total=False):
     quantize: str | None
 
 
+@saying_what_to_lower("loading the model")
 def load_model(
     reference: str | Path = "smollm2-135m",
     *,
@@ -104,7 +105,6 @@ def load_model(
     )
 
 
-@saying_what_to_lower("loading the model")
 def _load_target(
     folder: Path, numerics: Numerics, *, asked: Exactness | None, context_length: int | None
 ) -> tuple[TargetModel, Numerics, list[str]]:

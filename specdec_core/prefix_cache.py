@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["PrefixCache", "common_length"]
+__all__ = ["PrefixCache"]
 
 _Key = tuple[int, tuple[int, ...]]  # number of the block before (_ROOT for the first chunk), ids of this one
 
@@ -119,13 +119,3 @@ class PrefixCache:
             return False
         self._blocks.popitem(last=False)
         return True
-
-
-def common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two sequences have in common from the first on.
-
-    >>> common_length([1, 2, 3], [1, 2, 4, 5])
-    2
-    """
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

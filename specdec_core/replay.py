@@ -19,6 +19,7 @@ from specdec_core.drafters.memory import DraftMemory
 from specdec_core.metrics import DecodeStats
 from specdec_core.models.base import Geometry
 from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.sequences import common_length
 from specdec_core.stopping import StopChecker
 from specdec_core.types import Draft
 from specdec_core.verification import Verdict, Verify
@@ -106,9 +107,7 @@ def _recorded_verdict(output_ids: tuple[int, ...]) -> Verify:
     def verify(logits: Tensor, draft: Draft, pipeline: LogitsPipeline, generated_ids: Sequence[int]) -> Verdict:
         start, num_drafted = len(generated_ids), len(draft.token_ids)
         answer = output_ids[start : start + num_drafted + 1]
-        num_accepted = 0
-        while num_accepted < min(num_drafted, len(answer)) and draft.token_ids[num_accepted] == answer[num_accepted]:
-            num_accepted += 1
+        num_accepted = common_length(draft.token_ids, answer)
         return Verdict(
             answer[: num_accepted + 1], num_accepted, "bonus" if num_accepted == num_drafted else "recovered"
         )

@@ -20,6 +20,7 @@ from torch import Tensor
 from specdec_core.drafters.base import DraftContext, Drafter
 from specdec_core.errors import RequestError
 from specdec_core.schema_keywords import check_keywords, subschemas
+from specdec_core.sequences import common_length
 from specdec_core.types import Draft, StructuredOutput
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class GrammarConstraint:
 
     def _move(self, prefix: Sequence[int]) -> bool:
         """Bring the matcher to ``prefix``; True where an end-of-sequence token in it ended the text before."""
-        num_common = _num_common(self._prefix, prefix)
+        num_common = common_length(self._prefix, prefix)
         if num_common < len(self._prefix):
             self._matcher.rollback(len(self._prefix) - num_common)
             del self._prefix[num_common:]
@@ -234,11 +235,3 @@ def _reason(message: str) -> str:
     """One line of the library's message; for a regular expression with the place in it."""
     found = re.search(r"\n    .*\n    ( *)\^+\nerror: (.+)", message)
     return f"at character {len(found[1]) + 1}: {found[2]}" if found else message.splitlines()[0]
-
-
-def _num_common(left: Sequence[int], right: Sequence[int]) -> int:
-    """Length of the longest common prefix; fast where one is a prefix of the other."""
-    shorter = min(len(left), len(right))
-    if list(left[:shorter]) == list(right[:shorter]):
-        return shorter
-    return next(index for index in range(shorter) if left[index] != right[index])

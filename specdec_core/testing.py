@@ -15,6 +15,7 @@ from specdec_core.drafters.null import NullDrafter
 from specdec_core.models.base import TargetModel
 from specdec_core.noise import Stream
 from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.sequences import first_difference
 from specdec_core.stopping import StopChecker
 from specdec_core.types import Draft
 from specdec_core.verification import VERIFIERS, Verification
@@ -238,5 +239,6 @@ def assert_lossless(
 
 def _assert_equal(plain: Sequence[int], speculative: Sequence[int], case: str) -> None:
     assert len(plain) == len(speculative), f"{case}: {len(plain)} tokens plainly, {len(speculative)} with drafts"
-    for index, (expected, got) in enumerate(zip(plain, speculative, strict=True)):
-        assert expected == got, f"{case}: token {index} is {expected} plainly and {got} with drafts"
+    index = first_difference(plain, speculative)
+    if index is not None:
+        raise AssertionError(f"{case}: token {index} is {plain[index]} plainly and {speculative[index]} with drafts")

@@ -23,8 +23,8 @@ __all__ = [
     "break_even_acceptance",
     "decode_roofline",
     "expected_tokens",
+    "expected_tokens_by_length",
     "expected_tokens_per_pass",
-    "goodput",
     "gumbel_acceptance",
     "gumbel_acceptance_bound",
     "optimal_draft_length",
@@ -47,11 +47,21 @@ def expected_tokens(acceptance_by_position: Sequence[float]) -> float:
     >>> expected_tokens([])
     1.0
     """
-    tokens = 1.0
-    for acceptance in reversed(acceptance_by_position):
+    return expected_tokens_by_length(acceptance_by_position)[-1]
+
+
+def expected_tokens_by_length(acceptance_by_position: Sequence[float]) -> list[float]:
+    """E(0) to E(K): of the draft's beginnings of every length. Errors as for :func:`expected_tokens`.
+
+    >>> expected_tokens_by_length([0.5, 0.5])
+    [1.0, 1.5, 1.75]
+    """
+    expected, reached = [1.0], 1.0
+    for acceptance in acceptance_by_position:
         _check_probability(acceptance)
-        tokens = 1.0 + acceptance * tokens
-    return tokens
+        reached *= acceptance
+        expected.append(expected[-1] + reached)
+    return expected
 
 
 def expected_tokens_per_pass(acceptance: float, num_draft_tokens: int) -> float:
@@ -117,27 +127,14 @@ def break_even_acceptance(num_draft_tokens: int, *, verify_cost: float = 1.0, dr
     return 0.0 if cost <= 1.0 else high
 
 
-def goodput(acceptance_by_position: Sequence[float], round_time_s: float) -> float:
-    """Expected tokens per second of a round: E / T, with T the seconds of drafting, pass and overhead together.
-
-    What a controller maximises over K (the word as in Liu et al., arXiv 2406.14066). Raises RequestError for an
-    acceptance outside 0..1 or a time that is not positive.
-
-    >>> goodput([0.5, 0.5], round_time_s=0.05)
-    35.0
-    """
-    if not round_time_s > 0:
-        raise RequestError(f"the time of a round must be above 0 seconds, got {round_time_s!r}")
-    return expected_tokens(acceptance_by_position) / round_time_s
-
-
 def optimal_draft_length(
     acceptance: float | Sequence[float], pass_times: Sequence[float], *, draft_time: float = 0.0
 ) -> int:
     """The K >= 0 with the highest goodput E(K) / T(K), T(K) = pass_times[K] + K draft_time; 0 is plain decoding.
 
     Of equal ones the smallest, so that drafts which gain nothing are not made. In the flat case (v = 1, equal a) some
-    K > 0 wins if and only if a > c: Leviathan et al., corollary 3.9.
+    K > 0 wins if and only if a > c: Leviathan et al., corollary 3.9. The word goodput is Liu et al.'s (arXiv
+    2406.14066).
 
     Args:
         acceptance: One probability for every position, or one per position (K is then at most their number).
@@ -156,12 +153,9 @@ def optimal_draft_length(
         raise RequestError(f"times must be above 0, and drafting not below: {list(pass_times)!r}, {draft_time!r}")
     longest = len(pass_times) - 1
     by_position = [acceptance] * longest if isinstance(acceptance, int | float) else list(acceptance)
-    best, best_goodput = 0, 0.0
-    for length in range(min(longest, len(by_position)) + 1):
-        length_goodput = goodput(by_position[:length], pass_times[length] + length * draft_time)
-        if length_goodput > best_goodput:
-            best, best_goodput = length, length_goodput
-    return best
+    expected = expected_tokens_by_length(by_position[:longest])
+    goodputs = [tokens / (pass_times[length] + length * draft_time) for length, tokens in enumerate(expected)]
+    return goodputs.index(max(goodputs))
 
 
 def total_variation(p: Sequence[float], q: Sequence[float]) -> float:

@@ -99,14 +99,14 @@ class Draft:
     ``probs`` [num_draft, vocab] holds the law that each token was drawn from; None where tokens were chosen rather than
     drawn (a one-hot law). Rejection verification needs it, match verification does not look at it.
 
-    ``expected_accepted`` is the source's own estimate of how many of the tokens will be accepted; ``match_length`` is
-    how many tokens of the text stood before the place that was copied. None where a source cannot say.
+    ``match_length`` is how many tokens of the text stood before the place that was copied; None where nothing was. How
+    much of a draft will be accepted is learned by it (``specdec_core.acceptance``): what sources expected of themselves
+    was off by up to two times either way.
     """
 
     token_ids: tuple[int, ...] = ()
     source: str = "none"
     probs: Tensor | None = field(default=None, compare=False, repr=False)
-    expected_accepted: float | None = field(default=None, compare=False)
     match_length: int | None = field(default=None, compare=False)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from specdec_core.errors import RequestError
 from specdec_core.noise import position_noise
 from specdec_core.sampling import LogitsPipeline
+from specdec_core.sequences import common_length
 from specdec_core.types import Draft
 from specdec_core.verification import VERIFIERS, Verdict, Verification, Verify, verify_match
 
@@ -42,7 +43,7 @@ def verify_match_batched(
     values, choices = choose_rows(logits, draft.token_ids, pipeline, generated_ids)
     finite, token_ids = torch.stack([values.isfinite().long(), choices]).tolist()  # the one copy of a round
     num_draft = len(draft.token_ids)
-    num_accepted = next((i for i in range(num_draft) if token_ids[i] != draft.token_ids[i]), num_draft)
+    num_accepted = common_length(draft.token_ids, token_ids)
     if not all(finite[: num_accepted + 1]):
         index = len(generated_ids) + finite.index(0)
         raise RequestError(

@@ -30,6 +30,7 @@ from evals.bench.decode_options import DEFAULT_SIZE, FULL_SIZE, PARTS, ROOT, Dat
 from evals.bench.decode_rows import KEY, Row, rows_of
 from evals.bench.decode_summary import summarise
 from evals.bench.machine import machine
+from evals.bench.timing import rotated
 from specdec_core.errors import SpecDecError
 
 RESULTS = ROOT / "evals" / "results"
@@ -58,12 +59,6 @@ def chosen_items(arguments: argparse.Namespace, size: Size) -> dict[str, list[Wo
     return found
 
 
-def rounds(names: list[str], number: int) -> list[str]:
-    """The arms in the order of round ``number``."""
-    start = number % len(names)
-    return names[start:] + names[:start]
-
-
 def missing_rows(
     items: list[WorkItem], model: str, names: list[str], size: Size, done: Checkpoint
 ) -> Iterator[tuple[WorkItem, str, int]]:
@@ -73,7 +68,7 @@ def missing_rows(
     number = 0
     for repetition in range(size.num_repetitions):
         for item in items:
-            for arm in rounds(arms_for(item, names, all_arms=size.all_arms), number):
+            for arm in rotated(arms_for(item, names, all_arms=size.all_arms), number):
                 if (model, item.id, arm, repetition) not in done:
                     yield item, arm, repetition
             number += 1
@@ -97,9 +92,17 @@ def measure(reference: str, items: list[WorkItem], size: Size, assistant: str | 
         repeats = None
         if item.earlier_answer is not None:
             repeats = arms.tokenizer.decode(measured.token_ids).strip() == item.earlier_answer.strip()
-        named = (model, item.id, item.part, item.category, arm, repetition)
-        num_prompt_tokens = len(prompt.token_ids)
-        row = Row(*named, num_prompt_tokens=num_prompt_tokens, repeats_earlier_answer=repeats, **asdict(measured))
+        row = Row(
+            model=model,
+            item=item.id,
+            part=item.part,
+            category=item.category,
+            arm=arm,
+            repetition=repetition,
+            num_prompt_tokens=len(prompt.token_ids),
+            repeats_earlier_answer=repeats,
+            **asdict(measured),
+        )
         rows.add(asdict(row))
         speed = len(measured.token_ids) / measured.time_s
         print(f"{model} {number}/{len(missing)} {item.id} {arm}: {speed:.1f} tokens/s", file=sys.stderr)

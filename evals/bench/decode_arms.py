@@ -30,29 +30,13 @@ from evals.bench.decode_options import (
     SPECULATIVE,
     WITHOUT_REFERENCES,
 )
+from evals.bench.decode_rows import Measured
 from specdec_core.engine import Engine
 from specdec_core.loading import LoadedModel, fetch, load_model
 from specdec_core.metrics import DecodeStats
 from specdec_core.sampling import SamplingParams
 from specdec_core.tokenizer import Tokenizer
 from specdec_core.types import GenerationRequest
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What an arm tells of one prompt: names and meanings of ``decode_rows.Row``."""
-
-    token_ids: list[int]
-    time_s: float
-    prefill_time_s: float
-    num_passes: int
-    num_prefill_tokens: int = 1
-    num_draft_tokens: int | None = None
-    num_accepted_tokens: int | None = None
-    draft_time_s: float | None = None
-    control_time_s: float | None = None
-    predicted_time_s: float | None = None
-    predicted_tokens: float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,16 +115,17 @@ def specdec_arm(engine: Engine, *, with_references: bool = True) -> Arm:
 
 def _measured(token_ids: list[int], time_s: float, stats: DecodeStats) -> Measured:
     """``time_s`` is the caller's clock, so encoding references and making the text count as well."""
-    later = ("control_time_s", "predicted_time_s", "predicted_tokens")  # told where a controller predicts
     return Measured(
-        token_ids,
-        time_s,
-        stats.prefill_time_s,
-        stats.num_decode_passes,
+        token_ids=token_ids,
+        time_s=time_s,
+        prefill_time_s=stats.prefill_time_s,
+        num_passes=stats.num_decode_passes,
         num_draft_tokens=stats.num_draft_tokens,
         num_accepted_tokens=stats.num_accepted_tokens,
         draft_time_s=stats.draft_time_s,
-        **{name: getattr(stats, name, None) for name in later},
+        control_time_s=stats.control_time_s,
+        predicted_time_s=stats.predicted_time_s,
+        predicted_tokens=stats.predicted_tokens,
     )
 
 
@@ -162,11 +147,15 @@ def transformers_arm(model: Any, eos_token_ids: frozenset[int], *, assistant: An
             output = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config, **helped)
             time_s = time.perf_counter() - started
         new_ids = output[0, ids.shape[1] :].tolist()
-        num_read = (
-            passes[1].start if len(passes) > 1 else output.shape[1] - 1
-        )  # the last token is read by the next pass
-        num_prefill_tokens = num_read - ids.shape[1] + 1
-        return Measured(new_ids, time_s, passes[0].time_s, len(passes) - 1, num_prefill_tokens)
+        # the last token that a pass yields is read by the next one
+        num_read = passes[1].start if len(passes) > 1 else output.shape[1] - 1
+        return Measured(
+            token_ids=new_ids,
+            time_s=time_s,
+            prefill_time_s=passes[0].time_s,
+            num_passes=len(passes) - 1,
+            num_prefill_tokens=num_read - ids.shape[1] + 1,
+        )
 
     return run
 

@@ -11,12 +11,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from evals.bench.decode_humaneval import instruction
 from evals.bench.decode_options import PARTS, Size
+from evals.bench.timing import evenly
 
-Item = TypeVar("Item")
 FOLDER = Path(__file__).parent
 FAILURES = FOLDER / "retries" / "failures.jsonl"
 EDITS = FOLDER / "edits"
@@ -45,12 +45,6 @@ class WorkItem:
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """All rows of a JSONL file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-def evenly(items: Sequence[Item], number: int) -> list[Item]:
-    """``number`` items at equal distances, or all where there are fewer."""
-    number = min(number, len(items))
-    return [items[index * len(items) // number] for index in range(number)]
 
 
 def work_items(folder: Path, size: Size, model: str, parts: Sequence[str] = PARTS) -> list[WorkItem]:

@@ -12,18 +12,11 @@ from evals.bench.timing import Timing
 KEY = ("model", "item", "arm", "repetition")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One arm on one prompt. Times in seconds; None is what an arm does not tell."""
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What an arm tells of one prompt. Times in seconds; None is what it does not tell."""
 
-    model: str
-    item: str
-    part: str
-    category: str
-    arm: str
-    repetition: int
     token_ids: list[int]  # generated, never encoded again from text
-    num_prompt_tokens: int
     time_s: float  # prefill included
     prefill_time_s: float
     num_passes: int  # decode passes of the target
@@ -34,6 +27,19 @@ class Row:
     control_time_s: float | None = None
     predicted_time_s: float | None = None
     predicted_tokens: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Measured):
+    """One arm on one prompt."""
+
+    model: str
+    item: str
+    part: str
+    category: str
+    arm: str
+    repetition: int
+    num_prompt_tokens: int
     repeats_earlier_answer: bool | None = None  # of retries
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 from evals.bench.decode_options import BITWISE_ARMS, GREEDY, PLAIN_1, PLAIN_W, WITHOUT_REFERENCES
 from evals.bench.decode_rows import Row
 from evals.bench.timing import median_with_interval
+from specdec_core.sequences import first_difference
 
 BASELINES = (GREEDY, PLAIN_1, PLAIN_W, WITHOUT_REFERENCES)
 Place = tuple[str, int]  # item, repetition
@@ -41,14 +42,6 @@ def unequal_texts(rows: Iterable[Row]) -> list[dict[str, Any]]:
             names = {"model": row.model, "item": row.item, "arms": [other.arm, row.arm]}
             found.append(names | {"lengths": lengths, "first_difference": where})
     return found
-
-
-def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    """The index of the first token that differs, the shorter length where one is the beginning of the other."""
-    for index, (a, b) in enumerate(zip(ours, theirs, strict=False)):
-        if a != b:
-            return index
-    return None if len(ours) == len(theirs) else min(len(ours), len(theirs))
 
 
 def _of_model(rows: Sequence[Row], model: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from specdec_core.models.cuda_graph import GraphedLlamaTarget, with_graphs
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
+from specdec_core.profile.machine import timed
 from specdec_core.sampling import SamplingParams
 from specdec_core.testing import AntiOracleDrafter, OracleDrafter, generate_ids
 
@@ -132,7 +133,7 @@ def copy_bandwidth(device: torch.device) -> float:
     """Bytes per second, read and written together, of a copy on the device."""
     source = torch.empty((1 << 30) if device.type == "cuda" else (1 << 24), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / timed(lambda: target.copy_(source), device, repeats=10)
+    return 2 * 10 * source.nbytes / timed(device, lambda: [target.copy_(source) for _ in range(10)])
 
 
 def pass_times(target: LlamaTarget, deadline: float, repeats: int) -> dict[str, dict[int, float]]:
@@ -154,7 +155,7 @@ def pass_times(target: LlamaTarget, deadline: float, repeats: int) -> dict[str, 
                 def one_pass(timed_target: LlamaTarget = timed_target, rows: int = rows) -> None:
                     timed_target.decode(PROMPT[:rows])
 
-                elapsed = timed(one_pass, device, repeats=1)
+                elapsed = timed(device, one_pass)
                 timed_target.rollback(len(PROMPT))
                 if round_ >= 2:
                     times[arm][rows].append(elapsed * 1e3)
@@ -174,18 +175,6 @@ def decode_speeds(target: LlamaTarget, num_tokens: int) -> dict[str, Any]:
         "tokens_per_second": {name: (num_tokens - 1) / arm.stats.decode_time_s for name, arm in arms.items()},
         "acceptance_length": {name: arm.stats.acceptance_length for name, arm in arms.items()},
     }
-
-
-def timed(action: Callable[[], object], device: torch.device, *, repeats: int) -> float:
-    """Seconds of one ``action``, the device's queue empty before and after."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    started = time.perf_counter()
-    for _ in range(repeats):
-        action()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return (time.perf_counter() - started) / repeats
 
 
 def main(arguments: list[str] | None = None) -> int:

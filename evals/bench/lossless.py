@@ -22,8 +22,8 @@ from typing import Any
 from evals.bench.checkpoint import Checkpoint, CheckpointError, checkpoint, read_checkpoint
 from evals.bench.decode_data import read_jsonl
 from evals.bench.decode_options import ROOT, DataMissingError, data_folder
-from evals.bench.decode_summary import first_difference
 from specdec_core.errors import SpecDecError
+from specdec_core.sequences import first_difference
 
 RESULTS = ROOT / "evals" / "results"
 KEY = ("question_id", "temperature")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 
 import specdec_core
+from specdec_core.profile.machine import cpu_name
 
 
 def machine() -> dict[str, Any]:
@@ -24,11 +24,3 @@ def machine() -> dict[str, Any]:
         "num_threads": torch.get_num_threads(),
         "cpu": cpu_name(),
     }
-
-
-def cpu_name() -> str:
-    """What the processor calls itself."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else "unknown"

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from evals.bench.timing import Timing, median_ratio
+from evals.bench.timing import Timing, evenly, median_ratio, rotated
 from loopeng import Loop, load_task
 from loopeng.engines import build_engine
 from loopeng.engines.specdec import generation_request
@@ -62,12 +62,6 @@ def record_requests() -> list[TextRequest]:
     with tempfile.TemporaryDirectory() as folder, Loop.open(Path(folder) / "loop.db", engine=engine) as loop:
         loop.run(task)
     return engine.requests
-
-
-def evenly(requests: list[TextRequest], number: int) -> list[TextRequest]:
-    """``number`` requests at equal distances."""
-    number = min(number, len(requests))
-    return [requests[index * len(requests) // number] for index in range(number)]
 
 
 def specdec_arm(engine: Engine) -> Arm:
@@ -127,7 +121,7 @@ def measure(arms: dict[str, Arm], requests: Iterable[GenerationRequest]) -> dict
     timings: dict[str, list[Timing]] = {name: [] for name in arms}
     names = list(arms)
     for number, request in enumerate(requests):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
+        for name in rotated(names, number):
             timings[name].append(arms[name](request))
         print(f"request {number + 1}", file=sys.stderr)
     return timings

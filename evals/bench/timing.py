@@ -1,4 +1,4 @@
-"""What every bench of speed counts with: tokens per second of one request, and ratios with an interval."""
+"""What every bench of speed has in common: which requests, in which order, tokens per second, ratios with intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+Item = TypeVar("Item")
 NUM_RESAMPLES = 2000
 
 
@@ -41,3 +43,15 @@ def median_with_interval(values: Sequence[float]) -> dict[str, float]:
 def median_ratio(ours: Sequence[Timing], theirs: Sequence[Timing]) -> dict[str, float]:
     """Median over requests of the ratio of tokens per second, with a 95 % bootstrap interval."""
     return median_with_interval([a.tokens_per_second / b.tokens_per_second for a, b in zip(ours, theirs, strict=True)])
+
+
+def rotated(names: Sequence[str], number: int) -> list[str]:
+    """The arms in the order of round ``number``: each is the first in its turn."""
+    start = number % len(names)
+    return [*names[start:], *names[:start]]
+
+
+def evenly(items: Sequence[Item], number: int) -> list[Item]:
+    """``number`` items at equal distances, or all where there are fewer."""
+    number = min(number, len(items))
+    return [items[index * len(items) // number] for index in range(number)]

@@ -14,7 +14,10 @@ from specdec_core.drafters.memory import DraftMemory
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.types import Draft
 
-__all__ = ["DraftContext", "Drafter"]
+__all__ = ["NUM_CONTEXT_TOKENS", "DraftContext", "Drafter"]
+
+NUM_CONTEXT_TOKENS = 4
+"""So many tokens of the prompt's end stand before a text that may follow it, so that its first token can be drafted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +34,13 @@ class DraftContext:
     verification: Literal["match", "rejection"] = "match"
     memory: DraftMemory | None = None  # earlier outputs of the engine
 
-    def continuations(self, num_context: int = 4) -> Iterator[tuple[int, ...]]:
+    def continuations(self) -> Iterator[tuple[int, ...]]:
         """The reference texts as they would stand here, the most likely last.
 
         Each follows the end of the prompt and ends the sequence, so that its first and its last token can be drafted.
         """
         for reference in reversed(self.reference_ids):
-            yield (*self.prompt_ids[-num_context:], *reference, *self.eos_token_ids[:1])
+            yield (*self.prompt_ids[-NUM_CONTEXT_TOKENS:], *reference, *self.eos_token_ids[:1])
 
 
 @runtime_checkable

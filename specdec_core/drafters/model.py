@@ -134,7 +134,6 @@ class _Draws:
         self._with_law = context.verification == "rejection" and not context.pipeline.params.greedy
         self._prefix = generated_ids
         self._laws: list[Tensor] = []
-        self._expected = 0.0
 
     def add(self, logits: Tensor) -> None:
         """Draw the next token from the drafter's logits, [vocab of the target]."""
@@ -147,13 +146,10 @@ class _Draws:
         self.token_ids.append(token_id)
         self._prefix.append(token_id)
         self.path *= float(law[token_id])
-        self._expected += self.path
 
     def finish(self, source: str) -> Draft:
-        """The draft. In rejection mode without an estimate: whoever shortened it by that would bend the law."""
-        if self._with_law:
-            return Draft(tuple(self.token_ids), source, torch.stack(self._laws))
-        return Draft(tuple(self.token_ids), source, expected_accepted=self._expected)
+        """The draft; with the laws where rejection verification needs them."""
+        return Draft(tuple(self.token_ids), source, torch.stack(self._laws) if self._with_law else None)
 
 
 def num_shared_tokens(draft: Tokenizer, target: Tokenizer) -> int:

@@ -39,9 +39,7 @@ class NgramDrafter:
         for size in self._sizes:
             end = self._ends.get(tuple(self._history[-size:])) if self._tail_length() >= size else None
             if end is not None:
-                # trusted as by the suffix automaton: n tokens are right with probability size / (size + n)
-                expected = sum(size / (size + place) for place in range(1, max_tokens + 1))
-                return Draft(self._copy(end, max_tokens), self.name, expected_accepted=expected, match_length=size)
+                return Draft(self._copy(end, max_tokens), self.name, match_length=size)
         return Draft(source=self.name)
 
     def observe(self, token_ids: Sequence[int]) -> None:

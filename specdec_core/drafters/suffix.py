@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdec_core.drafters.base import DraftContext
+from specdec_core.drafters.base import NUM_CONTEXT_TOKENS, DraftContext
 from specdec_core.drafters.memory import MemoryCursor
 from specdec_core.drafters.suffix_automaton import SuffixAutomaton
 from specdec_core.types import Draft
 
 __all__ = ["SuffixDrafter"]
-
-_NUM_CONTEXT = 4  # tokens of the prompt that references and output are read behind
 
 
 class SuffixDrafter:
@@ -36,12 +34,12 @@ class SuffixDrafter:
     def begin(self, context: DraftContext) -> None:
         """Read the prompt, the reference texts, the most likely last, and the end of the prompt once more."""
         self.end()
-        for text in (context.prompt_ids, *context.continuations(_NUM_CONTEXT)):
+        for text in (context.prompt_ids, *context.continuations()):
             self._automaton.extend(text)
             self._automaton.add_border()
         if context.memory is not None and len(context.memory):
             self._memory = context.memory.cursor()
-        self.observe(context.prompt_ids[-_NUM_CONTEXT:])
+        self.observe(context.prompt_ids[-NUM_CONTEXT_TOKENS:])
 
     def propose(self, max_tokens: int) -> Draft:
         """The most frequent continuation of the longest match."""
@@ -50,9 +48,7 @@ class SuffixDrafter:
             remembered = self._memory.continue_text(max_tokens, self._min_probability, longer_than=found.match_length)
             if remembered.expected_accepted > found.expected_accepted:
                 source, found = "memory", remembered
-        return Draft(
-            found.token_ids, source, expected_accepted=found.expected_accepted, match_length=found.match_length
-        )
+        return Draft(found.token_ids, source, match_length=found.match_length)
 
     def observe(self, token_ids: Sequence[int]) -> None:
         """Add emitted tokens to the text."""

@@ -8,7 +8,9 @@ from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
-__all__ = ["Exactness", "Geometry", "TargetModel", "round_up"]
+from specdec_core.errors import ContextOverflowError, RequestError, VocabularyMismatchError
+
+__all__ = ["Exactness", "Geometry", "TargetModel", "check_ids", "check_pass", "check_prompt", "round_up"]
 
 Exactness = Literal["bitwise", "law"]
 
@@ -105,3 +107,49 @@ class TargetModel(Protocol):
     def rollback(self, length: int) -> None:
         """Keep the first ``length`` tokens of the cache. Raises CacheRollbackError outside 0..cache_length."""
         ...
+
+
+def check_prompt(target: TargetModel, token_ids: Sequence[int]) -> None:
+    """Whether ``target`` can read a prompt and write a token behind it.
+
+    Raises:
+        RequestError: no tokens.
+        ContextOverflowError: no room for one new token behind them.
+        VocabularyMismatchError: an id outside the vocabulary.
+    """
+    if not len(token_ids):
+        raise RequestError("the prompt is empty: give at least one token")
+    check_ids(target, token_ids)
+    if len(token_ids) >= target.context_length:
+        raise ContextOverflowError(
+            f"the prompt has {len(token_ids)} tokens and the context holds {target.context_length}, output included;"
+            " shorten the prompt or load the model with a larger context_length"
+        )
+
+
+def check_pass(target: TargetModel, token_ids: Sequence[int]) -> None:
+    """Whether ``token_ids`` can be the next decode pass of ``target``.
+
+    Raises:
+        RequestError: no tokens, or more than the width.
+        ContextOverflowError: the tokens do not fit the context.
+        VocabularyMismatchError: an id outside the vocabulary.
+    """
+    check_ids(target, token_ids)
+    num_tokens, width = len(token_ids), target.geometry.width
+    if num_tokens > width:
+        raise RequestError(f"a decode pass holds at most {width} tokens, got {num_tokens}")
+    if target.cache_length + num_tokens > target.context_length:
+        raise ContextOverflowError(
+            f"{target.cache_length} tokens and {num_tokens} more exceed the context of {target.context_length}"
+        )
+
+
+def check_ids(target: TargetModel, token_ids: Sequence[int]) -> None:
+    """Raises RequestError for no tokens, VocabularyMismatchError for an id outside the vocabulary."""
+    if not len(token_ids):
+        raise RequestError("a pass needs at least one token")
+    lowest, highest = min(token_ids), max(token_ids)
+    if lowest < 0 or highest >= target.vocab_size:
+        culprit = lowest if lowest < 0 else highest
+        raise VocabularyMismatchError(f"token id {culprit!r} is outside the vocabulary of {target.vocab_size}")

@@ -8,11 +8,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from specdec_core.errors import ContextOverflowError, ModelLoadError, RequestError, VocabularyMismatchError
+from specdec_core.errors import ModelLoadError
 from specdec_core.kv_cache import StaticKVCache
-from specdec_core.models.base import Geometry, round_up
+from specdec_core.models.base import Geometry, check_pass, check_prompt, round_up
 from specdec_core.models.llama import LlamaConfig, LlamaNetwork
-from specdec_core.prefix_cache import PrefixCache, common_length
+from specdec_core.prefix_cache import PrefixCache
+from specdec_core.sequences import common_length
 
 __all__ = ["LlamaTarget", "target_from_config"]
 
@@ -74,17 +75,9 @@ class LlamaTarget:
     def prefill(self, token_ids: Sequence[int]) -> Tensor:
         """Start a new sequence and read ``token_ids``; the logits after the last, [vocab].
 
-        Raises:
-            RequestError: no tokens.
-            ContextOverflowError: no room for one new token behind them.
-            VocabularyMismatchError: an id outside the vocabulary.
+        Raises as :func:`specdec_core.models.base.check_prompt`.
         """
-        self._check_ids(token_ids)
-        if len(token_ids) >= self._context_length:
-            raise ContextOverflowError(
-                f"the prompt has {len(token_ids)} tokens and leaves no room for a new one in a context of"
-                f" {self._context_length}"
-            )
+        check_prompt(self, token_ids)
         self._take_up(token_ids[:-1])  # the last token is computed in any case: its logits are wanted
         self.num_cached_prompt_tokens = self.cache.length
         chunk = self._geometry.chunk
@@ -101,19 +94,9 @@ class LlamaTarget:
     def decode(self, token_ids: Sequence[int]) -> Tensor:
         """One pass over the next 1 to ``geometry.width`` tokens; the logits after each, [num_tokens, vocab].
 
-        Raises:
-            RequestError: no tokens, or more than the width.
-            ContextOverflowError: the tokens do not fit the context.
-            VocabularyMismatchError: an id outside the vocabulary.
+        Raises as :func:`specdec_core.models.base.check_pass`.
         """
-        self._check_ids(token_ids)
-        num_tokens = len(token_ids)
-        if num_tokens > self._geometry.width:
-            raise RequestError(f"a decode pass holds at most {self._geometry.width} tokens, got {num_tokens}")
-        if self.cache.length + num_tokens > self._context_length:
-            raise ContextOverflowError(
-                f"{self.cache.length} tokens and {num_tokens} more exceed the context of {self._context_length}"
-            )
+        check_pass(self, token_ids)
         return self._decode_pass(token_ids)
 
     def rollback(self, length: int) -> None:
@@ -160,14 +143,6 @@ class LlamaTarget:
         self.num_passes += 1
         self.num_pass_rows += num_rows
         return hidden
-
-    def _check_ids(self, token_ids: Sequence[int]) -> None:
-        if not len(token_ids):
-            raise RequestError("a pass needs at least one token")
-        lowest, highest = min(token_ids), max(token_ids)
-        if lowest < 0 or highest >= self.vocab_size:
-            culprit = lowest if lowest < 0 else highest
-            raise VocabularyMismatchError(f"token id {culprit!r} is outside the vocabulary of {self.vocab_size}")
 
 
 def target_from_config(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specdec_core.errors import CacheRollbackError, ContextOverflowError, RequestError, VocabularyMismatchError
-from specdec_core.models.base import Geometry
+from specdec_core.errors import CacheRollbackError
+from specdec_core.models.base import Geometry, check_pass, check_prompt
 from specdec_core.sampling import LogitsPipeline, SamplingParams
 
 __all__ = ["TableModel"]
@@ -44,14 +44,14 @@ class TableModel:
         return len(self._token_ids)
 
     def prefill(self, token_ids: Sequence[int]) -> Tensor:
-        """Start over with ``token_ids``; logits after the last, [vocab]."""
+        """Start over with ``token_ids``; logits after the last, [vocab]. Raises as ``check_prompt``."""
+        check_prompt(self, token_ids)
         self._token_ids = []
         return self._read(token_ids)[-1]
 
     def decode(self, token_ids: Sequence[int]) -> Tensor:
-        """Logits after each token, [num_tokens, vocab]. Raises RequestError when they exceed the width."""
-        if len(token_ids) > self.geometry.width:
-            raise RequestError(f"{len(token_ids)} tokens in a pass of {self.geometry.width} rows")
+        """Logits after each token, [num_tokens, vocab]. Raises as ``check_pass``."""
+        check_pass(self, token_ids)
         return self._read(token_ids)
 
     def rollback(self, length: int) -> None:
@@ -76,11 +76,5 @@ class TableModel:
         return law
 
     def _read(self, token_ids: Sequence[int]) -> Tensor:
-        if not token_ids:
-            raise RequestError("nothing to read")
-        if len(self._token_ids) + len(token_ids) > self.context_length:
-            raise ContextOverflowError(f"the context holds {self.context_length} tokens")
-        if any(not 0 <= token < self.vocab_size for token in token_ids):
-            raise VocabularyMismatchError(f"ids must lie in 0..{self.vocab_size - 1}: {list(token_ids)!r}")
         self._token_ids.extend(token_ids)
         return self._logits[list(token_ids)]

@@ -23,12 +23,9 @@ from transformers.cache_utils import DynamicLayer
 
 from specdec_core.errors import (
     CacheRollbackError,
-    ContextOverflowError,
     ModelLoadError,
-    RequestError,
-    VocabularyMismatchError,
 )
-from specdec_core.models.base import Geometry
+from specdec_core.models.base import Geometry, check_pass, check_prompt
 
 __all__ = ["TransformersTarget", "WayBack", "settle_target"]
 
@@ -94,17 +91,9 @@ class TransformersTarget:
     def prefill(self, token_ids: Sequence[int]) -> Tensor:
         """Start a new sequence and read ``token_ids``; the logits after the last, [vocab].
 
-        Raises:
-            RequestError: no tokens.
-            ContextOverflowError: no room for one new token behind them.
-            VocabularyMismatchError: an id outside the vocabulary.
+        Raises as :func:`specdec_core.models.base.check_prompt`.
         """
-        self._check_ids(token_ids)
-        if len(token_ids) >= self._context_length:
-            raise ContextOverflowError(
-                f"the prompt has {len(token_ids)} tokens and leaves no room for a new one in a context of"
-                f" {self._context_length}"
-            )
+        check_prompt(self, token_ids)
         self._start_over()
         self._token_ids = list(token_ids)
         return self._catch_up()
@@ -113,19 +102,10 @@ class TransformersTarget:
     def decode(self, token_ids: Sequence[int]) -> Tensor:
         """One pass over the next 1 to ``geometry.width`` tokens; the logits after each, [num_tokens, vocab].
 
-        Raises:
-            RequestError: no tokens, or more than the width.
-            ContextOverflowError: the tokens do not fit the context.
-            VocabularyMismatchError: an id outside the vocabulary.
+        Raises as :func:`specdec_core.models.base.check_pass`.
         """
-        self._check_ids(token_ids)
+        check_pass(self, token_ids)
         num_tokens, width = len(token_ids), self._geometry.width
-        if num_tokens > width:
-            raise RequestError(f"a decode pass holds at most {width} tokens, got {num_tokens}")
-        if len(self._token_ids) + num_tokens > self._context_length:
-            raise ContextOverflowError(
-                f"{len(self._token_ids)} tokens and {num_tokens} more exceed the context of {self._context_length}"
-            )
         if len(self._token_ids) - self._num_read + num_tokens > width:
             self._catch_up()
         num_read = self._num_read
@@ -190,14 +170,6 @@ class TransformersTarget:
         self._num_read -= num_tokens
         if any(hasattr(layer, "activate_past_recording") for layer in self._cache.layers):
             self._floor = self._num_read
-
-    def _check_ids(self, token_ids: Sequence[int]) -> None:
-        if not len(token_ids):
-            raise RequestError("a pass needs at least one token")
-        lowest, highest = min(token_ids), max(token_ids)
-        if lowest < 0 or highest >= self._vocab_size:
-            culprit = lowest if lowest < 0 else highest
-            raise VocabularyMismatchError(f"token id {culprit!r} is outside the vocabulary of {self._vocab_size}")
 
 
 def settle_target(model: Any, *, width: int, context_length: int) -> TransformersTarget:

@@ -17,8 +17,8 @@ from evals.bench.checkpoint import CheckpointError, checkpoint, read_checkpoint
 from evals.bench.decode_data import EDITS, FAILURES, edit_text, read_jsonl, retry_items, work_items
 from evals.bench.decode_humaneval import code_of, why_it_fails
 from evals.bench.decode_options import DEFAULT_SIZE, FULL_SIZE, DataMissingError, data_folder
-from evals.bench.decode_rows import KEY, Row
-from evals.bench.decode_summary import first_difference, summarise, unequal_texts
+from evals.bench.decode_rows import KEY, Measured, Row
+from evals.bench.decode_summary import summarise, unequal_texts
 from evals.bench.timing import Timing, bootstrap, median_ratio
 
 PROBLEM = {
@@ -183,12 +183,6 @@ def test_unequal_texts_of_bitwise_arms_are_found_and_nothing_is_timed(ids: list[
     assert unequal_texts([rows[0], rows[1]]) == []
 
 
-def test_the_first_difference() -> None:
-    assert first_difference([1, 2], [1, 2]) is None
-    assert first_difference([1, 2], [1, 3]) == 1
-    assert first_difference([], [1]) == 0
-
-
 # A killed run
 
 
@@ -200,11 +194,9 @@ class FakeArms:
     """Arms that answer at once, and stop the whole run at the call of a given number."""
 
     def __init__(self, die_at: int | None = None, spoil: str | None = None) -> None:
-        from evals.bench.decode_arms import Measured
-
         self.calls: list[tuple[str, str]] = []
         self.by_name = {name: self._arm(name) for name in ("transformers-greedy", "plain-W", "speculative")}
-        self._die_at, self._spoil, self._measured = die_at, spoil, Measured
+        self._die_at, self._spoil = die_at, spoil
         self.tokenizer = self
 
     def _arm(self, name: str) -> Callable[[Any], Any]:
@@ -214,7 +206,8 @@ class FakeArms:
             self.calls.append((prompt.reference_texts[0], name))
             if len(self.calls) == self._die_at:
                 raise Killed
-            return self._measured([1, 2, 3] if name == self._spoil else [1, 2, 4], 1.0, 0.5, 2)
+            token_ids = [1, 2, 3] if name == self._spoil else [1, 2, 4]
+            return Measured(token_ids=token_ids, time_s=1.0, prefill_time_s=0.5, num_passes=2)
 
         return run
 

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from specdec_core.acceptance import num_matching
 from specdec_core.controller import Controller, FixedLength, Policy
 from specdec_core.drafters.base import DraftContext
 from specdec_core.drafters.chain import ChainDrafter
@@ -15,6 +14,7 @@ from specdec_core.metrics import DecodeStats
 from specdec_core.models.base import Geometry
 from specdec_core.pass_costs import PassCosts
 from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.sequences import common_length
 from specdec_core.types import Draft, Round
 
 Acceptance = Callable[[int], float]  # place in the text -> share of draft tokens accepted there
@@ -101,7 +101,7 @@ def simulate(
     while place < num_tokens:
         draft = controller.propose(min(most, machine.geometry.max_draft_tokens, num_tokens - place - 1))
         seconds = machine.run(1 + len(draft.token_ids), rng)
-        num_accepted = num_matching(draft.token_ids, range(place, num_tokens))
+        num_accepted = common_length(draft.token_ids, range(place, num_tokens))
         emitted = tuple(range(place, place + num_accepted + 1))
         place += len(emitted)
         controller.observe(emitted)

@@ -22,13 +22,11 @@ from specdec_core.errors import (
     SpecDecError,
     VocabularyMismatchError,
 )
-from specdec_core.memory import is_out_of_memory, saying_what_to_lower
+from specdec_core.out_of_memory import is_out_of_memory, saying_what_to_lower
 from specdec_core.sampling import SamplingParams
 from specdec_core.tokenizer import TransformersTokenizer
 from specdec_core.types import Draft, GenerationRequest
 from tests.specdec_core.tiny_models import make_tiny_engine
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 GOOD = GenerationRequest(
     prompt_token_ids=tuple((7 * i) % 90 + 2 for i in range(70)),

@@ -14,8 +14,6 @@ from tests.specdec_core.grammar_tokenizer import GrammarTinyTokenizer
 from tests.specdec_core.test_audit import Guess
 from tests.specdec_core.tiny_models import make_tiny_engine
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture
 def specdec(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -16,7 +16,6 @@ from specdec_core.sampling import SamplingParams
 from specdec_core.testing import AlternatingDrafter, assert_lossless
 from tests.specdec_core.tiny_models import make_tiny_llama
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 IDS = [2 + (5 * index * index) % 90 for index in range(700)]
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import ast
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 import torch
 
+from specdec_core import decoder as decoder_module
 from specdec_core.drafters import make_drafter
 from specdec_core.drafters.null import NullDrafter
 from specdec_core.errors import ContextOverflowError, DrafterError, RequestError, VocabularyMismatchError
@@ -21,6 +24,7 @@ from specdec_core.testing import (
     generate_ids,
 )
 from specdec_core.types import Draft
+from tests.architecture import Module
 
 VOCAB = 5
 ALL_DRAFTERS = [
@@ -59,9 +63,6 @@ def test_the_check_itself_fails_when_the_target_depends_on_the_pass() -> None:
 
     with pytest.raises(AssertionError, match="plainly"):
         assert_lossless(Leaky.random(VOCAB, seed=2), [[0]], [OracleDrafter], SamplingParams(max_tokens=20))
-
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_the_token_that_ends_the_text_inside_a_draft_ends_it_there() -> None:
@@ -171,3 +172,17 @@ def test_state_never_leaks_between_calls() -> None:
     shared = [generate_ids(target, p, sampling, drafter).stats.to_dict() for p in prompts]
     for one, other in itertools.product(zip(alone, shared, strict=True), ["num_draft_tokens", "num_accepted_tokens"]):
         assert one[0][other] == one[1][other]
+
+
+def test_the_round_is_one_page_and_knows_no_kind_of_drafter() -> None:
+    """Every drafter is led by the same lines: a special case for one would be a special case for its losses."""
+    decoder = Module("specdec_core.decoder", Path(decoder_module.__file__))
+    from_drafters = {each.module for each in decoder.imports if each.module.startswith("specdec_core.drafters")}
+    assert from_drafters == {"specdec_core.drafters.base"}
+    functions = {node.name: node for node in decoder.syntax.body if isinstance(node, ast.FunctionDef)}
+    for name in ("_round", "_prefill", "_propose", "_commit", "_account"):
+        names = {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
+        assert names.isdisjoint({"isinstance", "type", "getattr", "hasattr"})
+    round_ = functions["_round"]
+    assert (round_.end_lineno or 0) - round_.lineno + 1 < 40
+    assert not [node for node in ast.walk(round_) if isinstance(node, ast.If | ast.IfExp | ast.Match)]

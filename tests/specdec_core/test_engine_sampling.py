@@ -17,8 +17,6 @@ from specdec_core.request_reading import ReadRequest
 from specdec_core.testing import OracleDrafter, RandomDrafter
 from tests.specdec_core.tiny_models import make_tiny_engine
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture
 def tiny() -> Engine:

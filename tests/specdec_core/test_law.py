@@ -34,8 +34,6 @@ from tests.specdec_core.law_cases import (
     pipeline_of,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 PRODUCT = [Case(*each) for each in itertools.product(DRAFTERS, MODES, DRAFT_LENGTHS, SETTINGS)]
 LIMIT = 1e-3 / len(PRODUCT)
 NUM_DRAWS = 700  # enough for the mutants below, at the same limit

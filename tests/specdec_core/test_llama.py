@@ -87,7 +87,6 @@ def target_logits(target: LlamaTarget, token_ids: list[int], num_prompt_tokens: 
     return torch.cat(rows)
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_are_those_of_transformers(family: str, dtype: torch.dtype) -> None:
@@ -102,7 +101,6 @@ def test_logits_are_those_of_transformers(family: str, dtype: torch.dtype) -> No
         assert relative_difference(ours, theirs[129:]) < 1e-5
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("num_prompt_tokens", [1, 2, 63, 64, 65, 127, 128, 129, 511, 512, 513, 700])
 def test_float64_stays_float64_across_chunk_boundaries(num_prompt_tokens: int) -> None:
     """One row at a time and 64 at a time agree to 1e-12, which a single step in float32 anywhere would spoil."""
@@ -141,7 +139,6 @@ def test_packed_weights_compute_the_same(dtype: torch.dtype) -> None:
     assert relative_difference(*outcomes) < (1e-5 if dtype == torch.float32 else 0.03)
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_the_real_model_agrees_with_transformers_in_float32(embedded_folder) -> None:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import is_typeddict
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ import torch
 from specdec_core.cache_dir import METADATA_NAME, build_once, cached_folder, weights_hash
 from specdec_core.checkpoint import weight_files
 from specdec_core.errors import ExactnessError, ModelLoadError, RequestError
-from specdec_core.loading import LoadedModel, fetch, load_model, settle_exactness
+from specdec_core.loading import LoadedModel, LoadOptions, fetch, load_model, settle_exactness
 from specdec_core.models.base import Geometry
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.tokenizer import Tokenizer
@@ -281,7 +283,6 @@ def test_context_length_and_chat_template_errors(tiny_folder: Path) -> None:
         model.tokenizer.encode_chat([{"role": "user", "content": "hi"}])
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_failed_self_test_falls_to_law_with_a_warning_or_raises_if_bits_were_asked_for() -> None:
     target = make_leaky_llama(lambda hidden, start, extent: hidden + hidden[-1] * 1e-6)
     with pytest.warns(UserWarning, match="falling back to exactness 'law': a decode row"):
@@ -294,7 +295,6 @@ def test_a_failed_self_test_falls_to_law_with_a_warning_or_raises_if_bits_were_a
         settle_exactness(target, asked="bitwise")
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_passed_self_test_keeps_the_target_and_law_runs_none() -> None:
     target = make_tiny_llama(dtype=torch.float32, context_length=128)
     settled, reasons = settle_exactness(target, asked="bitwise")
@@ -332,3 +332,10 @@ def test_the_embedded_tokenizer_round_trips_and_chats(embedded: LoadedModel) -> 
     assert set(end_id) <= embedded.tokenizer.eos_token_ids
     assert embedded.tokenizer.vocab_size == embedded.target.vocab_size == 49152
     assert embedded.tokenizer.decode([49152]) == "", "a row of padding in a larger embedding has no text"
+
+
+def test_the_options_of_loading_are_those_of_load_model() -> None:
+    """They stand twice, for type checkers; a decorator once slipped from the one to the other."""
+    parameters = inspect.signature(load_model).parameters.values()
+    assert is_typeddict(LoadOptions)
+    assert LoadOptions.__annotations__.keys() == {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}

@@ -16,13 +16,12 @@ from specdec_core.drafters import DraftContext, make_drafter
 from specdec_core.errors import RequestError
 from specdec_core.loading import LoadedModel, load_model
 from specdec_core.models.runner import LlamaTarget
-from specdec_core.prefix_cache import PrefixCache, common_length
+from specdec_core.prefix_cache import PrefixCache
 from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.sequences import common_length
 from specdec_core.stopping import StopChecker
 from specdec_core.testing import AlternatingDrafter, generate_ids
 from tests.specdec_core.tiny_models import make_tiny_llama
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 PLENTY = 1 << 24
 short_ids_st = st.lists(st.integers(0, 1), min_size=1, max_size=9)

@@ -11,21 +11,33 @@ from pathlib import Path
 import pytest
 import torch
 
-from specdec_core import profile_report
 from specdec_core.engine import Engine
 from specdec_core.errors import ContextOverflowError, RequestError
 from specdec_core.loading import LoadedModel
-from specdec_core.machine import MachinePeaks, cpu_name, last_level_cache_bytes, machine_load, measure_peaks, timed
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.base import Exactness
 from specdec_core.models.linear import can_pack, make_linear
-from specdec_core.models.pass_work import decode_work, prefill_flops
-from specdec_core.profile_report import check_can_plot, profile_document, profile_text, write_png
-from specdec_core.profiling import ModelProfile, Timing, measure_passes, measure_prefill, profile_model, row_counts
+from specdec_core.profile import report as profile_report
+from specdec_core.profile.machine import (
+    MachinePeaks,
+    cpu_name,
+    last_level_cache_bytes,
+    machine_load,
+    measure_peaks,
+    timed,
+)
+from specdec_core.profile.measuring import (
+    ModelProfile,
+    Timing,
+    measure_passes,
+    measure_prefill,
+    profile_model,
+    row_counts,
+)
+from specdec_core.profile.pass_work import decode_work, prefill_flops
+from specdec_core.profile.report import check_can_plot, profile_document, profile_text, write_png
 from specdec_core.types import GenerationRequest
 from tests.specdec_core.tiny_models import TinyTokenizer, make_tiny_llama
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]

@@ -14,8 +14,6 @@ from specdec_core.sampling import SamplingParams
 from specdec_core.testing import OverlongDrafter, generate_ids
 from tests.specdec_core.tiny_models import make_tiny_llama
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 EXACTNESSES = ["bitwise", "law"]
 token_ids_st = st.lists(st.integers(0, 96), min_size=1, max_size=8)

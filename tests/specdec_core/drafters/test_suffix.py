@@ -103,7 +103,7 @@ def test_a_draft_says_how_much_of_it_to_expect() -> None:
     found = automaton.continue_text(2, min_probability=0.0)
     assert (found.token_ids, found.match_length) == ((7, 9), 1)
     assert found.expected_accepted == 1 / 2 + 1 / 2 * (1 / 2 * 2 / 3)
-    assert begin([1, 2]).propose(3).expected_accepted == 0
+    assert build([[1, 2]]).continue_text(3, min_probability=0.0).expected_accepted == 0
 
 
 def test_a_match_that_went_on_in_very_many_ways_is_passed_over() -> None:

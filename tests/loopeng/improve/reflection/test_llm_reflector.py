@@ -289,7 +289,7 @@ def test_a_small_real_model_never_breaks_it(
     store: LoopStore, embedded_folder: Path, make_task: Callable[..., Task], one_thread: None
 ) -> None:
     """It may say anything; what it says is kept, and the proposal ends in a state that a person can look at."""
-    improve = {"reflector": "llm", "engine": {"model": str(embedded_folder), "max_tokens": 60}, "candidates": 2}
+    improve = {"reflector": "llm", "engine": {"model": str(embedded_folder), "max_tokens": 32}, "candidates": 2}
     task = make_task(improve=ImproveSpec.model_validate(improve))
     harness = Harness.build(store, task)
     run_suite(harness)

@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once: a group is a function whose parameters are options.
+"""Options that several commands share, each said once: a name for one, a function for a group of them.
 
 ``takes`` gives a command the options of some groups; the command gets what each group makes of them. Annotations are
 evaluated when a command is defined, so those here and of commands name nothing that is imported for checking only.
@@ -20,7 +20,21 @@ if TYPE_CHECKING:
     from specdec_core.engine import Engine
     from specdec_core.types import GenerationRequest
 
-__all__ = ["drafting", "form", "loading", "make_engine", "make_request", "sampling", "takes"]
+__all__ = [
+    "Raw",
+    "References",
+    "drafting",
+    "form",
+    "loading",
+    "make_engine",
+    "make_request",
+    "sampling",
+    "takes",
+]
+
+Raw = Annotated[bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")]
+_FILE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
+References = Annotated[list[typer.FileText] | None, _FILE]
 
 _DRAFTER = typer.Option(help="auto, suffix, ngram, model:<reference> or none (plain decoding).")
 _LOGPROBS = typer.Option(min=0, help="Log probabilities, and so many likeliest tokens (in --json).")

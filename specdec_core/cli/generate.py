@@ -1,4 +1,4 @@
-"""The command ``specdec``: generate text, look at rounds, audit texts, measure passes, fetch models."""
+"""The command ``specdec generate``: a text, and where asked for its rounds and counts."""
 
 from __future__ import annotations
 
@@ -8,51 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_core import cli_options
-from specdec_core.cli_audit import audit
-from specdec_core.cli_options import make_engine, make_request, takes
-from specdec_core.cli_profile import profile
-from specdec_core.errors import RequestError, SpecDecError
+from specdec_core.cli import options
+from specdec_core.cli.options import Raw, References, make_engine, make_request, takes
+from specdec_core.errors import RequestError
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
     from specdec_core.metrics import DecodeStats
     from specdec_core.types import GenerationOutput, GenerationRequest, Round
 
-__all__ = ["app", "describe", "fetch", "generate", "main", "root"]
+__all__ = ["generate"]
 
-app = typer.Typer(
-    help="Lossless speculative decoding: the text of plain decoding, in fewer passes of the model.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-_REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
 _TRACE = typer.Option("--trace", help="Print each round: drafted, accepted, recovered or bonus.")
 
 
-@app.callback()
-def root() -> None:
-    """Group of commands."""
-
-
-app.command()(audit)
-app.command()(profile)
-
-
-@app.command()
-@takes(cli_options.sampling, cli_options.form, cli_options.loading, cli_options.drafting)
+@takes(options.sampling, options.form, options.loading, options.drafting)
 def generate(
     sampling: dict[str, Any],
     form: dict[str, Any] | None,
     loading: dict[str, Any],
     drafting: dict[str, Any],
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
-    ] = False,
-    reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
+    raw: Raw = False,
+    reference: References = None,
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
     trace: Annotated[bool, _TRACE] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document: text, counts, numerics.")] = False,
@@ -66,41 +44,6 @@ def generate(
     text = sys.stdin.read() if prompt == "-" else prompt
     request = make_request(text, raw, sampling, tuple(file.read() for file in reference or ()), form)
     _run(make_engine(loading, drafting), request, stats=stats, trace=trace, as_json=as_json)
-
-
-@app.command()
-def fetch(model: Annotated[str, typer.Argument(help="Embedded name, GGUF file or hub id.")] = "smollm2-135m") -> None:
-    """Download and convert a model into the cache, once. Prints its folder.
-
-    Example: specdec fetch smollm2-135m
-    """
-    from specdec_core.loading import fetch as fetch_model
-
-    typer.echo(str(fetch_model(model, on_progress=lambda line: typer.echo(line, err=True))))
-
-
-@app.command()
-@takes(cli_options.loading, cli_options.drafting)
-def describe(loading: dict[str, Any], drafting: dict[str, Any]) -> None:
-    """Say how a model would run here (device, dtype, geometry, exactness) and why.
-
-    Example: specdec describe -m smollm2-135m
-    """
-    typer.echo(json.dumps(make_engine(loading, drafting).describe().to_dict(), indent=2))
-
-
-def main() -> None:
-    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2; the system's, exit 1."""
-    try:
-        app()
-    except SpecDecError as error:
-        typer.echo(f"specdec: {error}", err=True)
-        sys.exit(2)
-    except OSError as error:  # a full disk, a folder without rights
-        typer.echo(f"specdec: {error}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _run(engine: Engine, request: GenerationRequest, *, stats: bool, trace: bool, as_json: bool) -> None:
@@ -167,7 +110,3 @@ def _control_parts(stats: DecodeStats) -> list[str]:
     if total_s > 0:
         parts.append(f"drafting {stats.draft_time_s / total_s:.1%}, control {stats.control_time_s / total_s:.1%}")
     return parts
-
-
-if __name__ == "__main__":
-    main()

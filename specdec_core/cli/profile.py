@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from specdec_core import cli_options
-from specdec_core.cli_options import takes
+from specdec_core.cli import options
+from specdec_core.cli.options import takes
 
 __all__ = ["profile"]
 
 _CLEAR_LINE = "\r\x1b[2K"
 
 
-@takes(cli_options.loading)
+@takes(options.loading)
 def profile(
     loading: dict[str, Any],
     repeats: Annotated[int, typer.Option(min=1, help="Rounds over all row counts.")] = 10,
@@ -33,8 +33,8 @@ def profile(
     Example: specdec profile -m smollm2-135m --png passes.png
     """
     from specdec_core.loading import load_model
-    from specdec_core.profile_report import check_can_plot, profile_document, profile_text, write_png
-    from specdec_core.profiling import profile_model
+    from specdec_core.profile.measuring import profile_model
+    from specdec_core.profile.report import check_can_plot, profile_document, profile_text, write_png
 
     if png is not None:
         check_can_plot(png)

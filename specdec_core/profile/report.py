@@ -10,8 +10,8 @@ import torch
 
 from specdec_core import __version__
 from specdec_core.errors import RequestError
-from specdec_core.machine import cpu_name
-from specdec_core.profiling import ModelProfile, Timing
+from specdec_core.profile.machine import cpu_name
+from specdec_core.profile.measuring import ModelProfile, Timing
 from specdec_core.theory import Roofline, decode_roofline
 
 __all__ = ["check_can_plot", "profile_document", "profile_text", "write_png"]

@@ -15,10 +15,10 @@ import torch
 
 from specdec_core.errors import ContextOverflowError, RequestError
 from specdec_core.loading import LoadedModel
-from specdec_core.machine import MachinePeaks, machine_load, measure_peaks, timed
 from specdec_core.models.base import Geometry, TargetModel
-from specdec_core.models.pass_work import PassWork, decode_work, prefill_flops
 from specdec_core.models.runner import LlamaTarget
+from specdec_core.profile.machine import MachinePeaks, machine_load, measure_peaks, timed
+from specdec_core.profile.pass_work import PassWork, decode_work, prefill_flops
 from specdec_core.theory import break_even_acceptance, optimal_draft_length, speedup
 
 __all__ = ["ModelProfile", "Timing", "measure_passes", "measure_prefill", "profile_model", "row_counts"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specdec_core import cli_options
-from specdec_core.cli_options import make_engine, make_request, takes
+from specdec_core.cli import options
+from specdec_core.cli.options import Raw, References, make_engine, make_request, takes
 from specdec_core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 _FILE = typer.Option("--file", "-f", help="Prompts: a JSON string, or plain text, on each line.", encoding="utf-8")
-_REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
 
 
-@takes(cli_options.sampling, cli_options.form, cli_options.loading, cli_options.drafting)
+@takes(options.sampling, options.form, options.loading, options.drafting)
 def audit(
     sampling: dict[str, Any],
     form: dict[str, Any] | None,
@@ -28,8 +27,8 @@ def audit(
     drafting: dict[str, Any],
     prompt: Annotated[list[str] | None, typer.Option("--prompt", "-p", help="A prompt; may be repeated.")] = None,
     file: Annotated[typer.FileText | None, _FILE] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Without a chat template.")] = False,
-    reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
+    raw: Raw = False,
+    reference: References = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of lines.")] = False,
 ) -> None:
     """Replay requests without drafts and compare: exit 0 where all texts are equal, 1 where one differs.

@@ -1,0 +1,45 @@
+"""The command ``specdec``: generate text, look at rounds, audit texts, measure passes, fetch models."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from specdec_core.cli.audit import audit
+from specdec_core.cli.generate import generate
+from specdec_core.cli.loading import describe, fetch
+from specdec_core.cli.profile import profile
+from specdec_core.errors import SpecDecError
+
+__all__ = ["app", "main", "root"]
+
+app = typer.Typer(
+    help="Lossless speculative decoding: the text of plain decoding, in fewer passes of the model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def root() -> None:
+    """Group of commands."""
+
+
+for command in (generate, audit, profile, fetch, describe):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2; the system's, exit 1."""
+    try:
+        app()
+    except SpecDecError as error:
+        typer.echo(f"specdec: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:  # a full disk, a folder without rights
+        typer.echo(f"specdec: {error}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
