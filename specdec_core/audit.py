@@ -73,7 +73,7 @@ class AuditReport:
 
 
 def audit(engine: Engine, request: GenerationRequest) -> AuditReport:
-    """Run ``request`` on the plain path and on the engine's own, and compare. Nothing else may use the model meanwhile.
+    """Run ``request`` on the plain path and on the engine's own, and compare.
 
     Raises RequestError for an engine in rejection mode, whose text is not that of plain decoding by design, and
     whatever ``Engine.generate`` raises.
@@ -119,10 +119,11 @@ def _divergence(
 def _plain_logits(engine: Engine, plain: GenerationOutput, index: int) -> Tensor:
     """The target's logits at ``index``, [vocab], by the passes that plain decoding made."""
     target = engine.model.target
-    logits = target.prefill(plain.prompt_token_ids)
-    for token_id in plain.token_ids[:index]:
-        logits = target.decode((token_id,))[0]
-    return logits
+    with engine.model.turn.taken():
+        logits = target.prefill(plain.prompt_token_ids)
+        for token_id in plain.token_ids[:index]:
+            logits = target.decode((token_id,))[0]
+        return logits
 
 
 def _margin(pipeline: LogitsPipeline, logits: Tensor, prefix: Sequence[int], mine: int, other: int) -> float:

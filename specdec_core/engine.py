@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -60,7 +59,8 @@ class EngineDescription:
 class Engine:
     """A loaded model with a drafter.
 
-    Threads wait for each other; a stream holds the engine until it is exhausted or closed. ``policy`` decides what is
+    Threads wait for each other, engines over one model too; a stream holds the model until it is exhausted or closed,
+    and in its thread nothing else may use the model meanwhile, a new engine included. ``policy`` decides what is
     drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a second. What it learns stays
     from request to request and changes speed only (see ``specdec_core.goodput``). ``verification`` is ``match`` or, for
     a model loaded with ``exactness="law"``, ``rejection``.
@@ -87,10 +87,9 @@ class Engine:
         self._policy = policy
         self._costs = PassCosts(model.target.geometry)
         if policy is None and self.num_speculative_tokens > 0:
-            self._costs.calibrate(model.target)
+            with model.turn.taken():
+                self._costs.calibrate(model.target)
         self.controller = self._controller(self.drafter)
-        self._lock = threading.Lock()
-        self._owner: int | None = None
 
     def generate(self, request: GenerationRequest) -> GenerationOutput:
         """Run one request to its end.
@@ -110,7 +109,7 @@ class Engine:
 
         Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
         """
-        with self._held(), closing(_rounds(generation := self._prepare(request))) as rounds:
+        with self.model.turn.taken(), closing(_rounds(generation := self._prepare(request))) as rounds:
             num_told = 0
             for round_ in rounds:
                 if round_ is not None and on_round is not None:
@@ -150,18 +149,6 @@ class Engine:
     def fingerprint(self) -> NumericsFingerprint:
         """Everything the text depends on besides the request."""
         return replace(self.model.fingerprint, verification=self.verification)
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """The engine, for this request alone."""
-        if self._owner == threading.get_ident():
-            raise RequestError("a stream of this engine is still open in this thread: exhaust it or close it first")
-        with self._lock:
-            try:
-                self._owner = threading.get_ident()
-                yield
-            finally:
-                self._owner = None
 
     def _prepare(self, request: GenerationRequest) -> Generation:
         read = ReadRequest(request, self.model)

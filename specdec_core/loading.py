@@ -7,7 +7,7 @@ safetensors, a .gguf file (converted once), or a hub id ("org/name"; the local h
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -27,6 +27,7 @@ from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
 from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
+from specdec_core.turn import Turn
 
 __all__ = ["LoadOptions", "LoadedModel", "fetch", "load_model", "settle_exactness"]
 
@@ -43,6 +44,7 @@ class LoadedModel:
     geometry: Geometry
     reasons: tuple[str, ...]  # one sentence per choice
     name: str
+    turn: Turn = field(default_factory=Turn, compare=False, repr=False)  # one for all engines over the target
 
     @property
     def fingerprint(self) -> NumericsFingerprint:
@@ -50,7 +52,6 @@ class LoadedModel:
         return replace(self.fingerprint_at_load, num_threads=torch.get_num_threads())
 
 
-@saying_what_to_lower("loading the model")
 class LoadOptions(TypedDict, total=False):
     """How to load, as :func:`load_model` takes it."""
 
@@ -62,6 +63,7 @@ class LoadOptions(TypedDict, total=False):
     quantize: str | None
 
 
+@saying_what_to_lower("loading the model")
 def load_model(
     reference: str | Path = "smollm2-135m",
     *,
@@ -103,7 +105,6 @@ def load_model(
     )
 
 
-@saying_what_to_lower("loading the model")
 def _load_target(
     folder: Path, numerics: Numerics, *, asked: Exactness | None, context_length: int | None
 ) -> tuple[TargetModel, Numerics, list[str]]:

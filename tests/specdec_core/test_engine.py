@@ -3,12 +3,14 @@ from __future__ import annotations
 import gc
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from pydantic import ValidationError
 
 from specdec_core import Engine, GenerationRequest, SamplingParams, load_engine
+from specdec_core.audit import audit
 from specdec_core.drafters.null import NullDrafter
 from specdec_core.errors import ContextOverflowError, DrafterError, ModelLoadError, RequestError
 from specdec_core.tokenizer import Tokenizer
@@ -120,6 +122,35 @@ def test_streams_that_are_dropped_or_never_started_do_not_hold_the_engine(tiny: 
     assert tiny.generate(request()).text
     never_started.close()
     assert tiny.generate(request()).text
+
+
+@pytest.mark.parametrize("use", ["generate", "audit", "new engine"])
+def test_an_open_stream_is_not_disturbed_by_another_engine_over_the_same_model(tiny: Engine, use: str) -> None:
+    """The cache is the model's: a second engine, or the passes it times when it is made, overwrote the first's."""
+    expected = tiny.generate(request()).token_ids
+    other = Engine(tiny.model, drafter="none")
+    another = request(messages=None, prompt="Another text")
+    uses = {
+        "generate": lambda: other.generate(another),
+        "audit": lambda: audit(other, another),
+        "new engine": lambda: Engine(tiny.model),
+    }
+    stream = tiny.stream(request())
+    next(stream)
+    with pytest.raises(RequestError, match="a stream of this model is still open in this thread"):
+        uses[use]()
+    assert list(stream)[-1].output.token_ids == expected
+    uses[use]()
+
+
+def test_engines_over_one_model_wait_for_each_other(tiny: Engine) -> None:
+    requests = [request(messages=None, prompt=text) for text in ("one text", "two texts, and longer", "three")]
+    expected = [tiny.generate(each).token_ids for each in requests]
+    with ThreadPoolExecutor(6) as pool:
+        engines = list(pool.map(lambda _: Engine(tiny.model), range(3)))
+        jobs = [(engine, number) for number in (0, 1, 2) for engine in (tiny, *engines)]
+        answers = list(pool.map(lambda job: job[0].generate(requests[job[1]]).token_ids, jobs))
+    assert answers == [expected[number] for _, number in jobs]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from loopeng.schema.task import EngineSpec
 from specdec_core.engine import Engine
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.table import TableModel
+from specdec_core.turn import Turn
 
 VOCAB = 20
 
@@ -48,7 +49,8 @@ class LetterModel:
     fingerprint: NumericsFingerprint
     reasons: tuple[str, ...] = ("a table",)
     name: str = "letters"
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    turn: Turn = field(default_factory=Turn)
 
 
 def make(drafter: str = "auto") -> SpecDecEngine:
