@@ -63,7 +63,8 @@ class Engine:
     and in its thread nothing else may use the model meanwhile, a new engine included. ``policy`` decides what is
     drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a second. What it learns stays
     from request to request and changes speed only (see ``specdec_core.goodput``). ``verification`` is ``match`` or, for
-    a model loaded with ``exactness="law"``, ``rejection``.
+    a model loaded with ``exactness="law"``, ``rejection``. By rejection a request knows nothing of earlier ones,
+    neither their texts nor what they taught the default policy: with its seed they came of the noise that it will meet.
     """
 
     def __init__(
@@ -152,7 +153,8 @@ class Engine:
 
     def _prepare(self, request: GenerationRequest) -> Generation:
         read = ReadRequest(request, self.model)
-        controller = self.controller
+        by_match = self.verification == "match"
+        controller = self.controller if by_match else self._controller(self.drafter)
         if read.constraint is not None and self.drafter.name != "none":  # plain decoding stays plain
             controller = self._controller(ForcedDrafter(self.drafter, read.constraint))
         return Generation(
@@ -163,7 +165,7 @@ class Engine:
                 reference_ids=read.reference_ids,
                 pipeline=read.pipeline,
                 eos_token_ids=read.eos_token_ids,
-                memory=self.memory,
+                memory=self.memory if by_match else None,
                 verification=self.verification,
             ),
             stopper=read.stopper(),

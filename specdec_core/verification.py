@@ -18,7 +18,8 @@ In *rejection mode* (Leviathan et al. 2022, arXiv 2211.17192, section 2.3; Chen 
 drawn from the draft's law q is accepted with probability min(1, p(x) / q(x)), p being the target's; in place of a
 rejected one stands a token of the residual max(p - q, 0), normalised. Then x follows p, since
 min(p, q) + (1 - sum min(p, q)) * (p - min(p, q)) / sum (p - min(p, q)) = p. The law is that of plain decoding; the text
-for a seed is not. Four streams of noise keep drafts, acceptance, residual and the target's own draws independent.
+for a seed is not. Streams of noise keep acceptance, residual, the target's own draws and the drafts of each round
+independent: what is verified, and how much, may depend on all that is past, drafts that were refused included.
 """
 
 from __future__ import annotations

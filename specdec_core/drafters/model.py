@@ -16,7 +16,7 @@ from specdec_core.drafters.base import DraftContext
 from specdec_core.errors import RequestError, VocabularyMismatchError
 from specdec_core.loading import LoadedModel, fetch, load_model
 from specdec_core.models.base import TargetModel
-from specdec_core.noise import Stream
+from specdec_core.noise import draft_stream
 from specdec_core.tokenizer import Tokenizer
 from specdec_core.types import Draft
 
@@ -133,6 +133,7 @@ class _Draws:
         self._pipeline = context.pipeline
         self._with_law = context.verification == "rejection" and not context.pipeline.params.greedy
         self._prefix = generated_ids
+        self._stream = draft_stream(len(generated_ids))
         self._laws: list[Tensor] = []
         self._expected = 0.0
 
@@ -140,7 +141,7 @@ class _Draws:
         """Draw the next token from the drafter's logits, [vocab of the target]."""
         law = self._pipeline.process(logits, self._prefix).softmax(dim=-1)
         if self._with_law:
-            token_id = self._pipeline.draw(law, len(self._prefix), Stream.DRAFT)
+            token_id = self._pipeline.draw(law, len(self._prefix), self._stream)
             self._laws.append(law)
         else:
             token_id = self._pipeline.choose(logits, self._prefix)
