@@ -81,8 +81,8 @@ class ModelDrafter:
         draft = _Draws(self._context, self._text[self._num_prompt :])
         logits = self._catch_up()
         while True:
-            draft.add(self._over_targets_vocabulary(logits))
-            if len(draft.token_ids) == num_tokens or draft.path < self._min_probability:
+            found = draft.add(self._over_targets_vocabulary(logits))
+            if not found or len(draft.token_ids) == num_tokens or draft.path < self._min_probability:
                 return draft.finish(self.name)
             logits = self._pass(draft.token_ids[-1:])
 
@@ -137,9 +137,15 @@ class _Draws:
         self._laws: list[Tensor] = []
         self._expected = 0.0
 
-    def add(self, logits: Tensor) -> None:
-        """Draw the next token from the drafter's logits, [vocab of the target]."""
-        law = self._pipeline.process(logits, self._prefix).softmax(dim=-1)
+    def add(self, logits: Tensor) -> bool:
+        """Draw the next token from the drafter's logits, [vocab of the target]; False where none of its own may follow.
+
+        A grammar or a ban can leave only tokens that the drafter does not share. That is no fault of the request.
+        """
+        processed = self._pipeline.process(logits, self._prefix)
+        if torch.isfinite(logits.max()) and not torch.isfinite(processed).any():
+            return False
+        law = processed.softmax(dim=-1)
         if self._with_law:
             token_id = self._pipeline.draw(law, len(self._prefix), self._stream)
             self._laws.append(law)
@@ -149,10 +155,11 @@ class _Draws:
         self._prefix.append(token_id)
         self.path *= float(law[token_id])
         self._expected += self.path
+        return True
 
     def finish(self, source: str) -> Draft:
         """The draft. In rejection mode without an estimate: whoever shortened it by that would bend the law."""
-        if self._with_law:
+        if self._laws:
             return Draft(tuple(self.token_ids), source, torch.stack(self._laws))
         return Draft(tuple(self.token_ids), source, expected_accepted=self._expected)
 

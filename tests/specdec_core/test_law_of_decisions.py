@@ -16,10 +16,13 @@ from specdec_core.goodput import Goodput
 from specdec_core.models.table import TableModel
 from specdec_core.pass_costs import PassCosts
 from specdec_core.sampling import LogitsPipeline, SamplingParams
-from specdec_core.testing import DrawingDrafter
+from specdec_core.structured import ForcedDrafter
+from specdec_core.testing import DrawingDrafter, generate_ids
 from specdec_core.types import Draft
+from specdec_core.verification import Verification
 from tests.specdec_core.law_cases import (
     DRAFT_TABLE,
+    DRAFTERS,
     PROMPT,
     TARGET,
     VOCAB,
@@ -105,3 +108,34 @@ def test_goodput_over_text_and_a_model(mode) -> None:
     controller = Controller(drafters, policy)
     found = answers(case, NUM_DRAWS, None, lambda answer, seed: controller)
     assert law_p_value(case, found) > LIMIT
+
+
+class Alternately:
+    """A grammar: even tokens at even places, odd ones at odd places but for place 3, where only 1 may stand."""
+
+    def allowed(self, generated_ids: Sequence[int]) -> torch.Tensor:
+        tokens, place = torch.arange(VOCAB), len(generated_ids)
+        return tokens == 1 if place == 3 else tokens % 2 == place % 2
+
+    def forced(self, generated_ids: Sequence[int], max_tokens: int) -> tuple[int, ...]:
+        return (1,) if len(generated_ids) == 3 and max_tokens else ()
+
+    def num_possible(self, generated_ids: Sequence[int], token_ids: Sequence[int]) -> int:
+        text = [*generated_ids, *token_ids]
+        places = range(len(generated_ids), len(text))
+        return next((n for n, at in enumerate(places) if not self.allowed(text[:at])[text[at]]), len(token_ids))
+
+
+@pytest.mark.parametrize("inner", ["model", "drawing", "suffix", "random"])
+@pytest.mark.parametrize("mode", ["match", "rejection"])
+def test_a_grammar_with_its_forced_drafts(mode: Verification, inner: str) -> None:
+    """The law is the model's, restricted to what may follow: token by token, not of whole texts."""
+    grammar = Alternately()
+    params = [SamplingParams(max_tokens=4, temperature=1.0, seed=seed) for seed in range(NUM_DRAWS)]
+    law = TARGET.joint_law(PROMPT, LogitsPipeline(params[0], PROMPT, grammar), 4)
+    counts: Counter[tuple[int, ...]] = Counter()
+    for seed, each in enumerate(params):
+        drafter = ForcedDrafter(DRAFTERS[inner]((), seed), grammar)
+        pipeline = LogitsPipeline(each, PROMPT, grammar)
+        counts[tuple(generate_ids(TARGET, PROMPT, pipeline, drafter, verification=mode).generated_ids)] += 1
+    assert p_value(counts, law) > LIMIT

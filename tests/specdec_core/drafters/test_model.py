@@ -135,6 +135,17 @@ def test_ids_it_does_not_share_are_neither_drawn_nor_read() -> None:
     assert len(small.propose(2).token_ids) == 2
 
 
+@pytest.mark.parametrize("verification", ["match", "rejection"])
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_where_nothing_that_it_shares_may_follow_it_is_silent(verification: str, temperature: float) -> None:
+    """Bans leave the target ids that the drafter does not have: that was NaN, and the request's end."""
+    target, sampling = make_tiny_llama(), SamplingParams(max_tokens=12, temperature=temperature)
+    pipeline = LogitsPipeline(sampling, PROMPT, bad_word_ids=[(token_id,) for token_id in range(10)])
+    plain = generate_ids(target, PROMPT, pipeline).generated_ids
+    drafter = drafter_of(make_model(), num_tokens=10)
+    assert generate_ids(target, PROMPT, pipeline, drafter, verification=verification).generated_ids == plain
+
+
 def test_in_rejection_mode_it_draws_with_its_own_noise_and_says_from_which_law() -> None:
     model, sampling = make_model(), SAMPLINGS[1]
     drafter = drafter_of(model)
