@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from loopeng.dataset import Row
-from loopeng.engines.model_names import problems_of_names
+from loopeng.engines.model_names import MODEL_DRAFTER, drafter_names, problems_of_names
 from loopeng.errors import TaskError
 from loopeng.evaluators import build_evaluators, spec_problems
 from loopeng.evaluators.base import TARGET
@@ -63,10 +63,12 @@ def _reference(loc: Loc, reference: str, source: TaskSource) -> Iterator[Problem
 
 
 def _engine(engine: EngineSpec, source: TaskSource) -> Iterator[Problem]:
-    names = (engine.drafter,) if isinstance(engine.drafter, str) else engine.drafter
+    names = drafter_names(engine)
+    if not names:
+        yield Problem(("engine", "drafter"), "engine.drafter must not be an empty list", "none is plain decoding")
     for name in names:
-        if name not in DRAFTER_NAMES and not name.startswith("model:"):
-            hint = did_you_mean(name, DRAFTER_NAMES) or f"there is: {', '.join(DRAFTER_NAMES)}"
+        if name not in DRAFTER_NAMES and not name.startswith(MODEL_DRAFTER):
+            hint = did_you_mean(name, DRAFTER_NAMES) or f"there is: {', '.join(DRAFTER_NAMES)}, {MODEL_DRAFTER}NAME"
             yield Problem(("engine", "drafter"), f"engine.drafter: unknown drafter {name!r}", hint)
     if engine.kind == "scripted":
         yield from _script(engine.script, source)

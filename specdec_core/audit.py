@@ -119,11 +119,11 @@ def _divergence(
 def _plain_logits(engine: Engine, plain: GenerationOutput, index: int) -> Tensor:
     """The target's logits at ``index``, [vocab], by the passes that plain decoding made."""
     target = engine.model.target
-    with engine.model.turn.taken():
+    with engine.model.in_use.held():
         logits = target.prefill(plain.prompt_token_ids)
         for token_id in plain.token_ids[:index]:
             logits = target.decode((token_id,))[0]
-        return logits
+    return logits
 
 
 def _margin(pipeline: LogitsPipeline, logits: Tensor, prefix: Sequence[int], mine: int, other: int) -> float:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specdec_core import cli_options
 from specdec_core.cli_audit import audit
-from specdec_core.cli_options import make_request, takes
+from specdec_core.cli_options import make_engine, make_request, takes
 from specdec_core.cli_profile import profile
-from specdec_core.errors import SpecDecError
+from specdec_core.errors import RequestError, SpecDecError
 
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
@@ -43,11 +42,12 @@ app.command()(profile)
 
 
 @app.command()
-@takes(cli_options.sampling, cli_options.form, cli_options.engine)
+@takes(cli_options.sampling, cli_options.form, cli_options.loading, cli_options.drafting)
 def generate(
     sampling: dict[str, Any],
     form: dict[str, Any] | None,
-    engine: Callable[[], Any],
+    loading: dict[str, Any],
+    drafting: dict[str, Any],
     prompt: Annotated[str, typer.Option("--prompt", "-p", help="The user's message; '-' reads standard input.")],
     raw: Annotated[
         bool, typer.Option("--raw", help="Complete the prompt as it stands, without a chat template.")
@@ -55,15 +55,17 @@ def generate(
     reference: Annotated[list[typer.FileText] | None, _REFERENCE] = None,
     stats: Annotated[bool, typer.Option("--stats", help="Counts and rates after the text (stderr).")] = False,
     trace: Annotated[bool, _TRACE] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document: text, counts, numerics.")] = False,
 ) -> None:
     """Generate text.
 
     Example: specdec generate -p "Name three fruits." --max-tokens 40 --stats
     """
+    if sampling["logprobs"] is not None and not as_json:
+        raise RequestError("--logprobs are told in the JSON document: add --json")
     text = sys.stdin.read() if prompt == "-" else prompt
     request = make_request(text, raw, sampling, tuple(file.read() for file in reference or ()), form)
-    _run(engine(), request, stats=stats, trace=trace, as_json=as_json)
+    _run(make_engine(loading, drafting), request, stats=stats, trace=trace, as_json=as_json)
 
 
 @app.command()
@@ -78,30 +80,25 @@ def fetch(model: Annotated[str, typer.Argument(help="Embedded name, GGUF file or
 
 
 @app.command()
-def describe(
-    model: Annotated[str, typer.Option("--model", "-m", help="As for generate.")] = "smollm2-135m",
-    device: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    exactness: Annotated[str | None, typer.Option(help="As for generate.")] = None,
-) -> None:
+@takes(cli_options.loading, cli_options.drafting)
+def describe(loading: dict[str, Any], drafting: dict[str, Any]) -> None:
     """Say how a model would run here (device, dtype, geometry, exactness) and why.
 
     Example: specdec describe -m smollm2-135m
     """
-    from specdec_core.engine import load_engine
-
-    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness}
-    engine = load_engine(model, **choice)
-    typer.echo(json.dumps(engine.describe().to_dict(), indent=2))
+    typer.echo(json.dumps(make_engine(loading, drafting).describe().to_dict(), indent=2))
 
 
 def main() -> None:
-    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2."""
+    """Run the command; errors of ours are a line on stderr, without a traceback, and exit 2; the system's, exit 1."""
     try:
         app()
     except SpecDecError as error:
         typer.echo(f"specdec: {error}", err=True)
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder without rights
+        typer.echo(f"specdec: {error}", err=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from specdec_core import cli_options
-from specdec_core.cli_options import make_request, takes
+from specdec_core.cli_options import make_engine, make_request, takes
 from specdec_core.errors import RequestError
 
 if TYPE_CHECKING:
     from specdec_core.audit import AuditReport
-    from specdec_core.engine import Engine
 
 __all__ = ["audit"]
 
@@ -22,10 +20,12 @@ _FILE = typer.Option("--file", "-f", help="Prompts: a JSON string, or plain text
 _REFERENCE = typer.Option(help="File with text to draft from; may be repeated.", encoding="utf-8", errors="replace")
 
 
-@takes(cli_options.sampling, cli_options.engine)
+@takes(cli_options.sampling, cli_options.form, cli_options.loading, cli_options.drafting)
 def audit(
     sampling: dict[str, Any],
-    engine: Callable[[], Any],
+    form: dict[str, Any] | None,
+    loading: dict[str, Any],
+    drafting: dict[str, Any],
     prompt: Annotated[list[str] | None, typer.Option("--prompt", "-p", help="A prompt; may be repeated.")] = None,
     file: Annotated[typer.FileText | None, _FILE] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Without a chat template.")] = False,
@@ -40,13 +40,13 @@ def audit(
     if not prompts:
         raise RequestError("no prompt to audit: give --prompt or --file")
     references = tuple(each.read() for each in reference or ())
-    requests = [make_request(text, raw, sampling, references) for text in prompts]
+    requests = [make_request(text, raw, sampling, references, form) for text in prompts]
     from specdec_core.audit import audit as audit_one
 
-    loaded: Engine = engine()
+    engine = make_engine(loading, drafting)
     reports = []
     for text, request in zip(prompts, requests, strict=True):
-        reports.append(report := audit_one(loaded, request))
+        reports.append(report := audit_one(engine, request))
         if not as_json:
             typer.echo(f"{_line(report)}  {text[:60]!r}")
     num_different = sum(not report.equal for report in reports)

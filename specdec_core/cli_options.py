@@ -17,12 +17,15 @@ import typer
 from specdec_core.errors import RequestError
 
 if TYPE_CHECKING:
+    from specdec_core.engine import Engine
     from specdec_core.types import GenerationRequest
 
-__all__ = ["engine", "form", "make_request", "sampling", "takes"]
+__all__ = ["drafting", "form", "loading", "make_engine", "make_request", "sampling", "takes"]
 
 _DRAFTER = typer.Option(help="auto, suffix, ngram, model:<reference> or none (plain decoding).")
-_JSON_SCHEMA = typer.Option(help="JSON Schema that the text must follow: a file, or the JSON itself.")
+_LOGPROBS = typer.Option(min=0, help="Log probabilities, and so many likeliest tokens (in --json).")
+_WIDTH = typer.Option(min=1, help="Rows of the widest pass; default by the hardware table.")
+_CONTEXT_LENGTH = typer.Option(min=2, help="Tokens of prompt and text together that the cache holds.")
 _DRAFT_TOKENS = typer.Option("--draft-tokens", "-k", min=0, help="Longest draft; default: what a pass can verify.")
 
 
@@ -57,7 +60,7 @@ def takes(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callab
 
 
 def sampling(
-    max_tokens: Annotated[int, typer.Option(min=0)] = 256,
+    max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to write.")] = 256,
     temperature: Annotated[float, typer.Option(min=0, help="0 takes the most likely token.")] = 0.0,
     top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k most likely tokens.")] = None,
     top_p: Annotated[float, typer.Option(min=0, max=1, help="Draw from the most likely tokens of this mass.")] = 1.0,
@@ -67,15 +70,14 @@ def sampling(
     frequency_penalty: Annotated[float, typer.Option(help="-2 to 2, for each time a token was written.")] = 0.0,
     logit_bias: Annotated[list[str] | None, typer.Option(help="ID=VALUE, added to a logit; may be repeated.")] = None,
     bad_words: Annotated[list[str] | None, typer.Option(help="String not to write; may be repeated.")] = None,
-    logprobs: Annotated[int | None, typer.Option(min=0, help="Log probabilities and so many likeliest tokens.")] = None,
+    logprobs: Annotated[int | None, _LOGPROBS] = None,
     stop: Annotated[list[str] | None, typer.Option(help="String that ends the text; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise: same seed, same draws.")] = 0,
 ) -> dict[str, Any]:
     """Fields of SamplingParams, not checked yet."""
     fields = dict(locals())
-    pairs = [text.partition("=") for text in logit_bias or ()]
     return fields | {
-        "logit_bias": {token_id: value for token_id, _, value in pairs},
+        "logit_bias": dict(_bias(text) for text in logit_bias or ()),
         "bad_words": tuple(bad_words or ()),
         "stop": tuple(stop or ()),
     }
@@ -90,31 +92,41 @@ def form(
     """Fields of StructuredOutput, not checked yet; None where the text is free."""
     if json_schema is None and regex is None:
         return None
+    if json_schema is not None and regex is not None:
+        raise RequestError("--json-schema and --regex both say what form the text has: keep one")
     return {"json_schema": _schema_text(json_schema), "regex": regex}
 
 
-def engine(
+def loading(
     model: Annotated[str, typer.Option("--model", "-m", help="Embedded name, folder, GGUF file or hub id.")] = (
         "smollm2-135m"
     ),
-    drafter: Annotated[str, _DRAFTER] = "auto",
-    num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
     exactness: Annotated[str | None, typer.Option(help="bitwise or law; default by the hardware table.")] = None,
-    verification: Annotated[str, typer.Option(help="match, or rejection (law only).")] = "match",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, bfloat16, float32, float16, float64.")] = "auto",
     quantize: Annotated[str | None, typer.Option(help="int8 or int4 weights, where measured to be faster.")] = None,
-) -> Callable[[], Any]:
-    """Loads the engine when called: a request is checked before a model is loaded."""
-    choice: dict[str, Any] = dict(locals())
-    del choice["model"]
+    width: Annotated[int | None, _WIDTH] = None,
+    context_length: Annotated[int | None, _CONTEXT_LENGTH] = None,
+) -> dict[str, Any]:
+    """Arguments of load_model, not checked yet."""
+    arguments = dict(locals())
+    return {"reference": arguments.pop("model"), **arguments}
 
-    def load() -> Any:
-        from specdec_core.engine import load_engine
 
-        return load_engine(model, **choice)
+def drafting(
+    drafter: Annotated[str, _DRAFTER] = "auto",
+    num_speculative_tokens: Annotated[int | None, _DRAFT_TOKENS] = None,
+    verification: Annotated[str, typer.Option(help="match, or rejection (law only).")] = "match",
+) -> dict[str, Any]:
+    """What else load_engine takes, not checked yet."""
+    return dict(locals())
 
-    return load
+
+def make_engine(loading: dict[str, Any], drafting: dict[str, Any]) -> Engine:
+    """Load a model and put an engine around it: after the request is checked, for it takes seconds."""
+    from specdec_core.engine import load_engine
+
+    return load_engine(**loading, **drafting)
 
 
 def make_request(
@@ -134,7 +146,26 @@ def make_request(
         return GenerationRequest(**prompt, sampling=fields, reference_texts=reference_texts, structured=structured)
     except ValidationError as error:
         first = error.errors()[0]
-        raise RequestError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        said = first["msg"].removeprefix("Value error, ")
+        raise RequestError(f"{_option_of(first['loc'])}: {said} (given: {str(first['input'])[:60]!r})") from None
+
+
+def _option_of(place: tuple[int | str, ...]) -> str:
+    """The option that filled a place of the request.
+
+    >>> _option_of(("sampling", "bad_words", 0))
+    '--bad-words'
+    """
+    name = next(str(each) for each in place if each not in ("sampling", "structured"))
+    return "--" + name.replace("_", "-")
+
+
+def _bias(text: str) -> tuple[int, float]:
+    token_id, _, value = text.partition("=")
+    try:
+        return int(token_id), float(value)
+    except ValueError:
+        raise RequestError(f"--logit-bias: {text!r} is not ID=VALUE, as in 42=-5 (a token id and a number)") from None
 
 
 def _schema_text(given: str | None) -> str | None:

@@ -11,17 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
+from specdec_core import cli_options
+from specdec_core.cli_options import takes
+
 __all__ = ["profile"]
 
 _CLEAR_LINE = "\r\x1b[2K"
 
 
+@takes(cli_options.loading)
 def profile(
-    model: Annotated[str, typer.Option("--model", "-m", help="As for generate.")] = "smollm2-135m",
-    device: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="As for generate.")] = "auto",
-    exactness: Annotated[str | None, typer.Option(help="As for generate.")] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="Rows of the widest pass; default: the table's.")] = None,
+    loading: dict[str, Any],
     repeats: Annotated[int, typer.Option(min=1, help="Rounds over all row counts.")] = 10,
     cached_tokens: Annotated[int, typer.Option(min=1, help="Prompt read before the passes.")] = 256,
     draft_cost: Annotated[float, typer.Option(min=0, help="Time to draft a token, in plain passes.")] = 0.0,
@@ -38,10 +38,9 @@ def profile(
 
     if png is not None:
         check_can_plot(png)
-    choice: dict[str, Any] = {"device": device, "dtype": dtype, "exactness": exactness, "width": width}
     with _progress() as tell:
-        tell(f"loading {model}")
-        loaded = load_model(model, **choice)
+        tell(f"loading {loading['reference']}")
+        loaded = load_model(**loading)
         measured = profile_model(
             loaded, num_repeats=repeats, num_cached_tokens=cached_tokens, draft_cost=draft_cost, on_progress=tell
         )

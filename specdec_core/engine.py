@@ -38,6 +38,7 @@ class EngineDescription:
     model: str
     drafter: str
     num_speculative_tokens: int
+    pass_widths: tuple[int, ...]  # rows that a decode pass may have; in law exactness any number up to the one here
     context_length: int
     vocab_size: int
     fingerprint: NumericsFingerprint
@@ -49,6 +50,7 @@ class EngineDescription:
             "model": self.model,
             "drafter": self.drafter,
             "num_speculative_tokens": self.num_speculative_tokens,
+            "pass_widths": list(self.pass_widths),
             "context_length": self.context_length,
             "vocab_size": self.vocab_size,
             "fingerprint": self.fingerprint.to_dict(),
@@ -59,12 +61,13 @@ class EngineDescription:
 class Engine:
     """A loaded model with a drafter.
 
-    Threads wait for each other, engines over one model too; a stream holds the model until it is exhausted or closed,
-    and in its thread nothing else may use the model meanwhile, a new engine included. ``policy`` decides what is
-    drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a second. What it learns stays
-    from request to request and changes speed only (see ``specdec_core.goodput``). ``verification`` is ``match`` or, for
-    a model loaded with ``exactness="law"``, ``rejection``. By rejection a request knows nothing of earlier ones,
-    neither their texts nor what they taught the default policy: with its seed they came of the noise that it will meet.
+    Threads wait for each other; a stream holds the model, for all engines around it, until it is exhausted or closed.
+    ``policy`` decides what is drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a
+    second. What it learns stays from request to request and changes speed only (see ``specdec_core.goodput``).
+
+    ``verification`` is ``match`` or, for a model loaded with ``exactness="law"``, ``rejection``. By rejection a request
+    knows nothing of earlier ones, neither their texts nor what they taught the default policy: with its seed they came
+    of the noise that it will meet.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Engine:
         self._policy = policy
         self._costs = PassCosts(model.target.geometry)
         if policy is None and self.num_speculative_tokens > 0:
-            with model.turn.taken():
+            with model.in_use.held():
                 self._costs.calibrate(model.target)
         self.controller = self._controller(self.drafter)
 
@@ -110,7 +113,7 @@ class Engine:
 
         Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
         """
-        with self.model.turn.taken(), closing(_rounds(generation := self._prepare(request))) as rounds:
+        with self.model.in_use.held(), closing(_rounds(generation := self._prepare(request))) as rounds:
             num_told = 0
             for round_ in rounds:
                 if round_ is not None and on_round is not None:
@@ -133,10 +136,12 @@ class Engine:
 
     def describe(self) -> EngineDescription:
         """Model, drafter, geometry and numerics, with the reasons for what was chosen."""
+        geometry = self.model.target.geometry
         return EngineDescription(
             model=self.model.name,
             drafter=self.drafter.name,
             num_speculative_tokens=self.num_speculative_tokens,
+            pass_widths=geometry.widths if geometry.exactness == "bitwise" else (geometry.width,),
             context_length=self.model.target.context_length,
             vocab_size=self.model.target.vocab_size,
             fingerprint=self.fingerprint,
@@ -242,7 +247,8 @@ def load_engine(
         options["exactness"] = "law"
     model = load_model(reference, **options)
     if verification == "rejection" and asked is None:
-        model = replace(model, reasons=(*model.reasons, "exactness law: rejection verification promises no more"))
+        others = [reason for reason in model.reasons if reason != "exactness law: as asked"]  # nobody did
+        model = replace(model, reasons=(*others, "exactness law: rejection verification promises no more"))
     if isinstance(model.target, LlamaTarget):  # other models keep their own cache
         model.target.reuse_prefixes(prefix_cache_bytes)
     return Engine(model, drafter=drafter, num_speculative_tokens=num_speculative_tokens, verification=verification)

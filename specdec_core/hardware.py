@@ -125,7 +125,7 @@ def choose_device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ModelLoadError(f"device {device!r} is not known; use 'auto', 'cpu', 'cuda' or 'cuda:0'") from error
     if chosen.type not in ("cpu", "cuda"):
         raise ModelLoadError(f"device {device!r} is not supported; use 'auto', 'cpu' or 'cuda'")

@@ -17,6 +17,7 @@ from specdec_core.cache_dir import weights_hash
 from specdec_core.checkpoint import SafetensorsFolder, read_config, weight_files
 from specdec_core.context_length import choose_context_length
 from specdec_core.errors import ExactnessError, ModelLoadError
+from specdec_core.exclusive import Exclusive
 from specdec_core.hardware import Numerics, choose_device, choose_numerics, refuse_quantization
 from specdec_core.loading_sources import fetch
 from specdec_core.memory import saying_what_to_lower
@@ -27,7 +28,6 @@ from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
 from specdec_core.models.selftest import agreeing_widths, find_variance
 from specdec_core.tokenizer import Tokenizer, TransformersTokenizer
-from specdec_core.turn import Turn
 
 __all__ = ["LoadOptions", "LoadedModel", "fetch", "load_model", "settle_exactness"]
 
@@ -44,7 +44,7 @@ class LoadedModel:
     geometry: Geometry
     reasons: tuple[str, ...]  # one sentence per choice
     name: str
-    turn: Turn = field(default_factory=Turn, compare=False, repr=False)  # one for all engines over the target
+    in_use: Exclusive = field(default_factory=Exclusive, compare=False, repr=False)  # by one generation at a time
 
     @property
     def fingerprint(self) -> NumericsFingerprint:
@@ -178,6 +178,9 @@ def _with_agreeing_widths(target: LlamaTarget) -> tuple[LlamaTarget, list[str]]:
     """The target without the narrow passes that would change bits, and what the self-test found."""
     reasons = ["self-test passed: a row's bits depend on nothing but its sequence"]
     geometry = replace(target.geometry, narrow_widths=agreeing_widths(target))
+    if geometry.narrow_widths:
+        widths = ", ".join(map(str, geometry.widths))
+        reasons.append(f"passes of {widths} rows, the fewest that hold a draft: their bits agree")
     if geometry == target.geometry:
         return target, reasons
     dropped = sorted(set(target.geometry.narrow_widths) - set(geometry.narrow_widths))

@@ -183,7 +183,7 @@ def profile_model(
     _check_arguments(num_repeats, num_cached_tokens, draft_cost)
     target, device, load_average = _countable(model), model.device, machine_load()
     prefill_repeats = min(num_repeats, _MAX_PREFILL_REPEATS)
-    with model.turn.taken():
+    with model.in_use.held():
         try:
             on_progress("memory and matrix product")
             peaks = measure_peaks(device, model.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specdec_core.errors import RequestError
 from specdec_core.loading import LoadedModel
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
@@ -16,10 +17,12 @@ __all__ = ["ReadRequest"]
 class ReadRequest:
     """A request in ids. ``constraint`` is None where the text is free.
 
-    Raises RequestError: the schema, regex or a word cannot be read.
+    Raises RequestError: the schema, regex or a word cannot be read, or ``request`` is of another type.
     """
 
     def __init__(self, request: GenerationRequest, model: LoadedModel) -> None:
+        if not isinstance(request, GenerationRequest):
+            raise RequestError(f"a GenerationRequest is needed, as GenerationRequest(prompt=...), not {request!r}")
         target, params = model.target, request.sampling
         self._model, self._params = model, params
         self.prompt_ids = _prompt_ids(request, model)

@@ -58,6 +58,8 @@ class TransformersTokenizer:
         except Exception as error:  # transformers raises many kinds here; all mean the same to the caller
             raise ModelLoadError(f"{folder} holds no usable tokenizer: {error}") from error
         self._vocab_size = len(self._tokenizer)
+        if self._vocab_size <= len(self._tokenizer.all_special_ids):  # made up, for some kinds, where there is no file
+            raise ModelLoadError(f"{folder} holds no usable tokenizer: put its files there, tokenizer.json for example")
         self._eos_token_ids = _eos_token_ids(folder, self._tokenizer)
 
     @property
@@ -88,7 +90,7 @@ class TransformersTokenizer:
             text: str = self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages], add_generation_prompt=True, tokenize=False
             )
-        except TemplateError as error:
+        except (TemplateError, ValueError) as error:  # transformers' own refusals, of no messages at all, too
             raise RequestError(f"the chat template refuses these messages: {error}") from error
         return self.encode(text)
 

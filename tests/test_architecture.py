@@ -23,7 +23,7 @@ LAYERS = {
     "specdec_core": [
         ["errors"],
         ["theory"],
-        ["memory", "turn"],
+        ["exclusive", "memory"],
         ["cache_dir"],
         ["metrics"],
         ["logprobs", "noise", "processors"],

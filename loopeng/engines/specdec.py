@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopeng.engines.model_names import local_model
+from loopeng.engines.model_names import with_local_paths
 from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.schema import Usage
@@ -38,9 +38,7 @@ class SpecDecEngine:
 
         Raises EngineError where the model cannot be loaded.
         """
-        name, local = spec.model, local_model(spec.model, base_dir or Path())
-        if local is not None:
-            spec = spec.model_copy(update={"model": str(local.resolve())})
+        name, spec = spec.model, with_local_paths(spec, base_dir or Path())
         try:
             return cls(_engine_for(spec), reference=spec.model_dump_json())
         except SpecDecError as error:
@@ -108,7 +106,7 @@ def list_models() -> list[ModelChoice]:
 def _engine_for(spec: EngineSpec) -> Engine:
     from specdec_core.engine import load_engine
 
-    parameters = {"model", "drafter", "num_speculative_tokens", "exactness", "device", "dtype"}
+    parameters = {"model", "drafter", "num_speculative_tokens", "context_length", "exactness", "device", "dtype"}
     key = spec.model_dump_json(include=parameters)
     with _loading:
         if key not in _loaded:
@@ -116,6 +114,7 @@ def _engine_for(spec: EngineSpec) -> Engine:
                 spec.model,
                 drafter=spec.drafter if isinstance(spec.drafter, str) else list(spec.drafter),
                 num_speculative_tokens=spec.num_speculative_tokens,
+                context_length=spec.context_length,
                 exactness=spec.exactness,
                 device=spec.device,
                 dtype=spec.dtype,

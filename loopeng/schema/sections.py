@@ -100,9 +100,14 @@ class EngineSpec(Noun):
 
     kind: Literal["specdec", "scripted"] = "specdec"
     model: str = Field("smollm2-135m", description="Embedded name, local folder, GGUF file or hub id.")
-    drafter: str | tuple[str, ...] = Field("auto", description="auto, none, a drafter's name, or a list of names.")
+    drafter: str | tuple[str, ...] = Field(
+        "auto", description="auto, none, a drafter's name, model:NAME (a smaller model), or a list of these."
+    )
     num_speculative_tokens: int | None = Field(
         None, ge=0, description="Draft length; as long as a pass allows if unset."
+    )
+    context_length: int | None = Field(
+        None, ge=2, description="Tokens of prompt and answer; the model's own up to 4096 if unset."
     )
     exactness: Literal["bitwise", "law"] | None = Field(None, description="Default: by the hardware table.")
     device: str = Field("auto", description="auto, cpu, cuda, or one of several as in cuda:1.")

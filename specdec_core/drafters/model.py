@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specdec_core.checkpoint import read_config
 from specdec_core.drafters.base import DraftContext
-from specdec_core.errors import RequestError, VocabularyMismatchError
+from specdec_core.errors import ModelLoadError, RequestError, VocabularyMismatchError
 from specdec_core.loading import LoadedModel, fetch, load_model
 from specdec_core.models.base import TargetModel
 from specdec_core.noise import draft_stream
@@ -193,14 +193,12 @@ def load_model_drafter(reference: str, target_model: LoadedModel | None) -> Mode
         raise RequestError(
             f"drafter 'model:{reference}' needs the target it drafts for: give make_drafter target_model"
         )
-    config = read_config(fetch(reference))
-    own_context = min(config.max_position_embeddings, config.sliding_window or config.max_position_embeddings)
     model = load_model(
         reference,
         device=str(target_model.device),
         dtype=str(target_model.dtype).removeprefix("torch."),
         exactness="law",  # its bits matter to nobody
-        context_length=min(target_model.target.context_length, own_context),
+        context_length=_context_length(reference, target_model),
     )
     return ModelDrafter(
         model.target,
@@ -208,3 +206,13 @@ def load_model_drafter(reference: str, target_model: LoadedModel | None) -> Mode
         num_tokens=num_shared_tokens(model.tokenizer, target_model.tokenizer),
         name=f"model:{model.name}",
     )
+
+
+def _context_length(reference: str, target_model: LoadedModel) -> int | None:
+    """What both models can read; None leaves a model that runs on transformers' forward its own length."""
+    try:
+        config = read_config(fetch(reference))
+    except ModelLoadError:
+        return None
+    own = min(config.max_position_embeddings, config.sliding_window or config.max_position_embeddings)
+    return min(target_model.target.context_length, own)

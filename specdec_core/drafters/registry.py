@@ -57,6 +57,8 @@ def check_drafter(choice: DrafterChoice) -> None:
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise RequestError(f"unknown drafter {choice!r}; {hint}known: {', '.join(sorted(known))}")
     elif isinstance(choice, Sequence):
+        if not choice:
+            raise RequestError("no drafter in the list: name one, or choose 'none' for plain decoding")
         for item in choice:
             check_drafter(item)
     elif not isinstance(choice, Drafter):

@@ -155,6 +155,13 @@ BROKEN = [
     Broken("device", "drafter: auto", "device: cudo", "device", "unknown device 'cudo'", "did you mean 'cuda'"),
     Broken("dtype", "drafter: auto", "dtype: float23", "dtype", "engine.dtype must be", "'float32'"),
     Broken("drafter", "drafter: auto", "drafter: sufix", "drafter", "unknown drafter 'sufix'", "'suffix'"),
+    Broken(
+        "drafter's model", "drafter: auto", "drafter: model:smollm2-135", "drafter", "unknown model", "'smollm2-135m'"
+    ),
+    Broken("no draft model", "drafter: auto", "drafter: [suffix, 'model:']", "drafter", "engine.drafter: unknown"),
+    Broken("no draft folder", "drafter: auto", "drafter: model:./small", "drafter", "no file or folder", "begin at"),
+    Broken("no drafter", "drafter: auto", "drafter: []", "drafter", "must not be an empty list", "plain decoding"),
+    Broken("context", "max_tokens: 64", "context_length: 1", "context_length", "must be at least 2, not 1"),
     Broken("drafter type", "drafter: auto", "drafter: 3", "drafter", "engine.drafter must be text or a list"),
     Broken(
         "two temperatures",

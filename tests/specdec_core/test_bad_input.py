@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -24,6 +25,7 @@ from specdec_core.errors import (
 )
 from specdec_core.memory import is_out_of_memory, saying_what_to_lower
 from specdec_core.sampling import SamplingParams
+from specdec_core.tokenizer import TransformersTokenizer
 from specdec_core.types import Draft, GenerationRequest
 from tests.specdec_core.tiny_models import make_tiny_engine
 
@@ -362,6 +364,48 @@ def test_two_streams_at_once_from_one_thread(engine: Engine, usable, good_ids) -
     chunks += first
     assert chunks[-1].output.token_ids == good_ids, "the first one is not disturbed"
     usable(engine)
+
+
+def test_two_engines_over_one_model_do_not_write_into_each_others_sequence(engine: Engine, usable, good_ids) -> None:
+    """A model has one cache. Engines once held themselves, not the model: the second text took over the first one's
+    cache, and the first went on in it, with other tokens and no error."""
+    plain = Engine(engine.model, drafter="none")
+    other = ids_request(9, 8, 7, 6, 5, 4, 3, max_tokens=20)
+    first = engine.stream(GOOD)
+    chunks = [next(first)]
+    with refused(RequestError, "over this model is still open in this thread"):
+        plain.generate(other)
+    with refused(RequestError, "over this model is still open in this thread"):
+        Engine(engine.model)  # it would measure passes
+    chunks += first
+    assert chunks[-1].output.token_ids == good_ids, "the first one is not disturbed"
+    usable(engine)
+    usable(plain)
+
+
+def test_engines_over_one_model_wait_for_each_other_in_threads(engine: Engine, good_ids) -> None:
+    engines = [engine, Engine(engine.model, drafter="none"), Engine(engine.model, drafter="ngram")]
+    with ThreadPoolExecutor(len(engines)) as pool:
+        outputs = list(pool.map(lambda each: [each.generate(GOOD).token_ids for _ in range(8)], engines))
+    assert outputs == [[good_ids] * 8] * len(engines)
+
+
+@pytest.mark.parametrize("wrong", ["Name three fruits.", {"prompt": "x"}, None])
+def test_what_is_no_request(engine: Engine, usable, wrong: Any) -> None:
+    with refused(RequestError, "a GenerationRequest is needed"):
+        engine.generate(wrong)
+    usable(engine)
+
+
+def test_no_drafter_in_the_list() -> None:
+    with refused(RequestError, "no drafter in the list"):
+        make_engine([])
+
+
+def test_no_messages(embedded_folder) -> None:
+    """The template library says so with an error of its own."""
+    with refused(RequestError, "refuses these messages: .*empty conversation"):
+        TransformersTokenizer(embedded_folder).encode_chat([])
 
 
 @pytest.mark.parametrize("calls_before", range(8))

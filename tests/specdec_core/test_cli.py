@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -76,11 +77,13 @@ def test_json_is_one_document_and_a_dash_reads_standard_input(embedded_folder) -
     [
         (["generate", "-p", "x", "-m", "./no/such/folder"], "no/such/folder"),
         (["generate", "-p", "x", "--drafter", "sufix"], "did you mean 'suffix'"),
-        (["generate", "-p", "x", "--top-p", "0"], "top_p"),
+        (["generate", "-p", "x", "--top-p", "0"], "--top-p: Input should be greater than 0 (given: '0.0')"),
         (["generate", "-p", "x", "--exactness", "roughly"], "'roughly'"),
         (["generate", "-p", "x", "--json-schema", "no-such-file.json"], "no-such-file.json"),
-        (["generate", "-p", "x", "--json-schema", "{no JSON"], "structured.json_schema: "),
-        (["generate", "-p", "x", "--json-schema", "{}", "--regex", "a"], "exactly one of json_schema"),
+        (["generate", "-p", "x", "--json-schema", "{no JSON"], "--json-schema: not JSON: Expecting property name"),
+        (["generate", "-p", "x", "--json-schema", "{}", "--regex", "a"], "--json-schema and --regex"),
+        (["generate", "-p", "x", "--logprobs", "2"], "add --json"),
+        (["describe", "--context-length", "100000"], "context_length must be within 2..8192"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(specdec: Specdec, arguments: list[str], says: str) -> None:
@@ -111,6 +114,15 @@ def test_input_that_is_no_text_is_one_line_and_exit_2(
     assert done.returncode == 2
     assert "not valid Unicode" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_one_line_and_exit_1(embedded_folder) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "specdec_core.cli", *ARGUMENTS, "--exactness", "law"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr and "No space left" in done.stderr.splitlines()[0]
 
 
 def test_help_is_fast_and_loads_no_model_library(specdec: Specdec) -> None:

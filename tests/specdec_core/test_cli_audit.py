@@ -10,6 +10,7 @@ import pytest
 from specdec_core import Engine, engine
 from specdec_core.cli import main
 from specdec_core.verification import VERIFIERS, Verdict, verify_match
+from tests.specdec_core.grammar_tokenizer import GrammarTinyTokenizer
 from tests.specdec_core.test_audit import Guess
 from tests.specdec_core.tiny_models import make_tiny_engine
 
@@ -70,9 +71,10 @@ def test_a_difference_exits_1_and_says_where(specdec, lenient) -> None:
     [
         (["audit"], "no prompt to audit"),
         (["audit", "-p", "x", "--verification", "rejection"], "audit with match"),
-        (["generate", "-p", "x", "--logit-bias", "5"], "logit_bias"),
-        (["generate", "-p", "x", "--logit-bias", "5=500"], "logit_bias"),
-        (["generate", "-p", "x", "--presence-penalty", "3"], "presence_penalty"),
+        (["generate", "-p", "x", "--logit-bias", "5"], "--logit-bias: '5' is not ID=VALUE"),
+        (["generate", "-p", "x", "--logit-bias", "x=5"], "--logit-bias: 'x=5' is not ID=VALUE"),
+        (["generate", "-p", "x", "--logit-bias", "5=500"], "--logit-bias: "),
+        (["generate", "-p", "x", "--presence-penalty", "3"], "--presence-penalty: "),
         (["generate", "-p", "x", "--logit-bias", "97=1"], "outside 0..96"),
     ],
 )
@@ -80,6 +82,15 @@ def test_a_mistake_is_one_line_and_exit_2(specdec, arguments: list[str], says: s
     code, _, error = specdec(*arguments)
     assert code == 2
     assert says in error and len(error.strip().splitlines()) == 1
+
+
+def test_texts_of_a_form_are_compared_too(specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = GrammarTinyTokenizer()
+    monkeypatch.setattr("tests.specdec_core.tiny_models.TinyTokenizer", lambda: tokenizer)
+    code, out, error = specdec("audit", "-p", "x", "--regex", "ab{8}c", "--json")
+    assert code == 0, error
+    text = json.loads(out)["texts"][0]
+    assert (text["num_plain_tokens"], text["speculative_decode_passes"] < text["plain_decode_passes"]) == (10, True)
 
 
 def test_a_broken_line_of_the_file_is_named(specdec, tmp_path) -> None:

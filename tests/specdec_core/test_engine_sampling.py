@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -215,11 +216,13 @@ def test_rejection_and_bits_exclude_each_other(tiny: Engine, monkeypatch: pytest
 
     def load_model(reference, *, exactness=None, **_):
         asked.append(exactness)
-        return make_tiny_engine(exactness=exactness or "bitwise").model
+        made = make_tiny_engine(exactness=exactness or "bitwise").model
+        return replace(made, reasons=(f"exactness {exactness}: as asked",))
 
     monkeypatch.setattr(engine, "load_model", load_model)
     described = load_engine("x", verification="rejection").describe()
     assert described.fingerprint.exactness == "law" and "rejection" in described.reasons[-1]
+    assert not any(reason.endswith("as asked") for reason in described.reasons)
     load_engine("x")
     assert asked == ["law", None]
 

@@ -242,6 +242,29 @@ class TestFolders:
         assert output.token_ids == plain.token_ids
         assert len(output.token_ids) == 12 or output.finish_reason != "length"
 
+    @pytest.mark.parametrize("family", ["gpt2", "mamba"])
+    @pytest.mark.parametrize("verification", ["match", "rejection"])
+    def test_a_foreign_folder_drafts_too(self, tmp_path: Path, family: str, verification: Any) -> None:
+        """The drafting model's config was read as one of the Llama family's, and any other refused."""
+        folder = str(save_folder(tmp_path / family, family))
+        target = str(save_folder(tmp_path / "target", "gpt2"))
+        request = GenerationRequest(prompt="abcabcabc", sampling={"max_tokens": 24, "temperature": 0.3, "seed": 1})
+        plain = load_engine(target, dtype="float32", drafter="none").generate(request)
+        engine = load_engine(target, dtype="float32", drafter=f"model:{folder}", verification=verification)
+        output = engine.generate(request)
+        assert output.stats.num_draft_tokens > 0
+        assert verification == "rejection" or output.token_ids == plain.token_ids
+        if family == "gpt2":  # the same weights
+            assert output.stats.num_accepted_tokens > 0
+
+    def test_a_folder_without_a_tokenizer_is_refused(self, tmp_path: Path) -> None:
+        """For GPT-2 transformers makes one up that knows nothing: every text was read as no tokens at all."""
+        folder = save_folder(tmp_path / "mute", "gpt2")
+        for path in folder.glob("tokenizer*"):
+            path.unlink()
+        with pytest.raises(ModelLoadError, match="no usable tokenizer"):
+            load_model(folder, dtype="float32")
+
     def test_the_weights_hash_is_that_of_the_files(self, tmp_path: Path) -> None:
         from specdec_core.cache_dir import remembered_sha256
 

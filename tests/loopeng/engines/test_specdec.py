@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,16 @@ import pytest
 import torch
 
 from loopeng.engines import build_engine
+from loopeng.engines.model_names import with_local_paths
 from loopeng.engines.specdec import SpecDecEngine, list_models
 from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import TextEngine, TextRequest
 from loopeng.schema import Message
 from loopeng.schema.task import EngineSpec
 from specdec_core.engine import Engine
+from specdec_core.loading import LoadedModel
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.table import TableModel
-from specdec_core.turn import Turn
 
 VOCAB = 20
 
@@ -42,20 +42,12 @@ class LetterTokenizer:
         return "".join(chr(ord("a") + token_id) for token_id in token_ids)
 
 
-@dataclass
-class LetterModel:
-    target: TableModel
-    tokenizer: LetterTokenizer
-    fingerprint: NumericsFingerprint
-    reasons: tuple[str, ...] = ("a table",)
-    name: str = "letters"
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    turn: Turn = field(default_factory=Turn)
-
-
 def make(drafter: str = "auto") -> SpecDecEngine:
     fingerprint = NumericsFingerprint("bitwise", 16, 64, 64, "float64", "cpu", 1, "2", "table")
-    model: Any = LetterModel(TableModel.random(VOCAB, seed=3, context_length=128), LetterTokenizer(), fingerprint)
+    tokenizer: Any = LetterTokenizer()
+    target = TableModel.random(VOCAB, seed=3, context_length=128)
+    device = torch.device("cpu")
+    model = LoadedModel(target, tokenizer, fingerprint, device, torch.float64, target.geometry, ("a table",), "letters")
     return SpecDecEngine(Engine(model, drafter=drafter), reference="{}")
 
 
@@ -129,6 +121,25 @@ def test_threads_take_turns() -> None:
     for thread in threads:
         thread.join()
     assert texts == [expected] * 4
+
+
+def test_models_beside_the_task_file_are_found_whichever_of_them_drafts(tmp_path: Path) -> None:
+    """A drafting model's folder was looked for where the command was run, not where the task file is."""
+    (tmp_path / "small").mkdir()
+    names = {"model": "./small", "drafter": ("suffix", "model:small", "model:smollm2-135m")}
+    found = with_local_paths(EngineSpec(**names), tmp_path)
+    assert found.model == str(tmp_path / "small")
+    assert found.drafter == ("suffix", f"model:{tmp_path / 'small'}", "model:smollm2-135m")
+    assert with_local_paths(EngineSpec(drafter="model:small"), tmp_path).drafter == f"model:{tmp_path / 'small'}"
+    assert with_local_paths(EngineSpec(), tmp_path) == EngineSpec()
+
+
+def test_the_context_length_of_a_task_reaches_the_model(embedded_folder) -> None:
+    engine = SpecDecEngine.from_spec(EngineSpec(drafter="none", exactness="law", context_length=48))
+    assert engine.describe().details["context_length"] == 48
+    with pytest.raises(RequestRefusedError, match="larger context_length"):
+        engine.generate(ask("word " * 60))
+    assert engine.generate(ask("hi", max_tokens=2)).text
 
 
 def test_a_model_that_cannot_be_loaded_is_an_engine_error(tmp_path: Path) -> None:
