@@ -3,7 +3,6 @@ from __future__ import annotations
 import gc
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -142,16 +141,6 @@ def test_an_open_stream_is_not_disturbed_by_another_engine_over_the_same_model(t
         uses[use]()
     assert list(stream)[-1].output.token_ids == expected
     uses[use]()
-
-
-def test_engines_over_one_model_wait_for_each_other(tiny: Engine) -> None:
-    requests = [request(messages=None, prompt=text) for text in ("one text", "two texts, and longer", "three")]
-    expected = [tiny.generate(each).token_ids for each in requests]
-    with ThreadPoolExecutor(6) as pool:
-        engines = list(pool.map(lambda _: Engine(tiny.model), range(3)))
-        jobs = [(engine, number) for number in (0, 1, 2) for engine in (tiny, *engines)]
-        answers = list(pool.map(lambda job: job[0].generate(requests[job[1]]).token_ids, jobs))
-    assert answers == [expected[number] for _, number in jobs]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
