@@ -153,14 +153,21 @@ class Controller:
     def end(self) -> None:
         """The request is over. Ends every source, also where one raises. Raises DrafterError."""
         with ExitStack() as stack:
+            stack.callback(self._close_stats)
             for source in reversed(self.sources):
                 stack.callback(self._end, source)
-        self._stats.draft_time_s = self._drafting_time_s()
 
     @staticmethod
     def _end(source: Source) -> None:
         with source.called():
             source.drafter.end()
+
+    def _close_stats(self) -> None:
+        """What happens before the next ``begin`` belongs to no request that is over."""
+        self._stats.draft_time_s = self._drafting_time_s()
+        self._stats = DecodeStats()
+        for source in self.sources:
+            source.stats = SourceStats()
 
     @contextmanager
     def _controlling(self) -> Iterator[None]:

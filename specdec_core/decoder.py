@@ -108,6 +108,12 @@ def _propose(generation: Generation) -> Draft:
     if not all(0 <= token_id < generation.target.vocab_size for token_id in draft.token_ids):
         name = generation.controller.drafter_name
         raise DrafterError(f"drafter {name!r} proposed ids outside the vocabulary: {draft.token_ids!r}")
+    num_read = len(generation.prompt_ids) + len(generation.generated_ids) - 1
+    if generation.target.cache_length != num_read:
+        raise DrafterError(
+            f"the target's cache holds {generation.target.cache_length} tokens where {num_read} were read: a drafter or"
+            " somebody else uses it; load a drafting model of its own"
+        )
     return draft
 
 

@@ -62,10 +62,12 @@ class Engine:
     """A loaded model with a drafter.
 
     Threads wait for each other; a stream holds the model, for all engines around it, until it is exhausted or closed.
-    ``policy`` decides what is
-    drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a second. What it learns stays
-    from request to request and changes speed only (see ``specdec_core.goodput``). ``verification`` is ``match`` or, for
-    a model loaded with ``exactness="law"``, ``rejection``.
+    ``policy`` decides what is drafted; by default ``Goodput``, whose costs are measured now, within a quarter of a
+    second. What it learns stays from request to request and changes speed only (see ``specdec_core.goodput``).
+
+    ``verification`` is ``match`` or, for a model loaded with ``exactness="law"``, ``rejection``. By rejection a request
+    knows nothing of earlier ones, neither their texts nor what they taught the default policy: with its seed they came
+    of the noise that it will meet.
     """
 
     def __init__(
@@ -156,7 +158,8 @@ class Engine:
 
     def _prepare(self, request: GenerationRequest) -> Generation:
         read = ReadRequest(request, self.model)
-        controller = self.controller
+        by_match = self.verification == "match"
+        controller = self.controller if by_match else self._controller(self.drafter)
         if read.constraint is not None and self.drafter.name != "none":  # plain decoding stays plain
             controller = self._controller(ForcedDrafter(self.drafter, read.constraint))
         return Generation(
@@ -167,7 +170,7 @@ class Engine:
                 reference_ids=read.reference_ids,
                 pipeline=read.pipeline,
                 eos_token_ids=read.eos_token_ids,
-                memory=self.memory,
+                memory=self.memory if by_match else None,
                 verification=self.verification,
             ),
             stopper=read.stopper(),

@@ -15,7 +15,8 @@ be, and after 64 wide ones a plain one: nothing else tells what one costs beside
 What is learned stays from request to request: the costs of passes, and the acceptance and cost of each source. It is
 decayed, and a new request halves the weight of acceptance learned before. In match mode with bitwise exactness no
 decision can change the text. In law exactness widths may decide near ties, which is what law means. In rejection mode
-the law stays exact because no decision to verify a drawn token depends on tokens drawn with it.
+the law stays exact because no decision to verify a drawn token depends on tokens drawn with it, and no draft is drawn
+with the noise of an earlier one.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-__all__ = ["Stream", "position_noise", "position_uniform"]
+__all__ = ["Stream", "draft_stream", "position_noise", "position_uniform"]
 
 _MASK64 = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # constants of SplitMix64
@@ -26,7 +26,19 @@ class Stream(IntEnum):
     TARGET = 0  # the target's own choice; in match mode the draft's too
     ACCEPT = 1  # rejection mode: whether a draft token stands
     RESIDUAL = 2  # rejection mode: the token in place of a rejected one
-    DRAFT = 3  # rejection mode: what a drafter draws
+    DRAFT = 3  # rejection mode: what a drafter draws, from here on a stream for every round: see draft_stream
+
+
+def draft_stream(num_generated: int) -> int:
+    """The stream of a draft that begins when ``num_generated`` tokens are emitted.
+
+    Places behind a rejection are drafted again in the next round. With the noise of before, who looked at the refused
+    draft would know the next one, and whether it is verified may hang on that: drafts must be drawn anew.
+
+    >>> draft_stream(1) == draft_stream(2)
+    False
+    """
+    return Stream.DRAFT + num_generated
 
 
 def position_noise(seed: int, index: int, token_ids: Tensor, stream: int = Stream.TARGET) -> Tensor:

@@ -148,7 +148,7 @@ class LogitsPipeline:
             raise _nothing_to_choose(logits, len(generated_ids))
         return processed.double().softmax(dim=-1)
 
-    def draw(self, law: Tensor, index: int, stream: Stream) -> int:
+    def draw(self, law: Tensor, index: int, stream: int) -> int:
         """A token of ``law`` [vocab] (probabilities, or their multiples) by the noise of ``stream`` at ``index``."""
         return int(self._race(law.log(), index, stream).argmax())
 
@@ -159,7 +159,7 @@ class LogitsPipeline:
             raise _nothing_to_choose(logits, index)
         return int(token_id), float(value)
 
-    def _race(self, processed: Tensor, index: int, stream: Stream = Stream.TARGET) -> Tensor:
+    def _race(self, processed: Tensor, index: int, stream: int = Stream.TARGET) -> Tensor:
         """Noise added for surviving tokens only, [vocab] in float64."""
         survivors = torch.isfinite(processed).nonzero().squeeze(-1)
         noise = position_noise(self.params.seed, index, survivors, stream)

@@ -13,7 +13,7 @@ from specdec_core.decoder import Generation, decode
 from specdec_core.drafters.base import DraftContext, Drafter
 from specdec_core.drafters.null import NullDrafter
 from specdec_core.models.base import TargetModel
-from specdec_core.noise import Stream
+from specdec_core.noise import draft_stream
 from specdec_core.sampling import LogitsPipeline, SamplingParams
 from specdec_core.sequences import first_difference
 from specdec_core.stopping import StopChecker
@@ -159,7 +159,7 @@ class DrawingDrafter(NullDrafter):
         law = pipeline.law(row, prefix)
         if self._context.verification == "match":
             return pipeline.choose(row, prefix), law
-        return pipeline.draw(law, len(prefix), Stream.DRAFT), law
+        return pipeline.draw(law, len(prefix), draft_stream(len(self._generated))), law
 
 
 def generate_ids(

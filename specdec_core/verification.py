@@ -18,7 +18,8 @@ In *rejection mode* (Leviathan et al. 2022, arXiv 2211.17192, section 2.3; Chen 
 drawn from the draft's law q is accepted with probability min(1, p(x) / q(x)), p being the target's; in place of a
 rejected one stands a token of the residual max(p - q, 0), normalised. Then x follows p, since
 min(p, q) + (1 - sum min(p, q)) * (p - min(p, q)) / sum (p - min(p, q)) = p. The law is that of plain decoding; the text
-for a seed is not. Four streams of noise keep drafts, acceptance, residual and the target's own draws independent.
+for a seed is not. Streams of noise keep acceptance, residual, the target's own draws and the drafts of each round
+independent: what is verified, and how much, may depend on all that is past, drafts that were refused included.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from specdec_core.errors import DrafterError
+from specdec_core.errors import DrafterError, RequestError
 from specdec_core.noise import Stream, position_uniform
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.types import Draft
@@ -46,11 +47,13 @@ class Verdict:
     """The tokens a round emits: the accepted draft tokens, then one recovered or bonus token.
 
     ``margins`` goes with ``token_ids`` where the pipeline asks for it and tokens are chosen by rank; else it is empty.
+    ``last`` is None where nothing could be chosen behind accepted tokens: the text may have ended among them, as plain
+    decoding would find, and if not, the next round meets the error in its first row and raises it.
     """
 
     token_ids: tuple[int, ...]
     num_accepted: int
-    last: Literal["recovered", "bonus"]
+    last: Literal["recovered", "bonus"] | None
     margins: tuple[float, ...] = ()
 
 
@@ -65,11 +68,16 @@ def verify_match(logits: Tensor, draft: Draft, pipeline: LogitsPipeline, generat
     """
     prefix, margins = list(generated_ids), []
     for row, draft_token in enumerate((*draft.token_ids, None)):
-        if pipeline.with_margins:
-            token, margin = pipeline.choose_with_margin(logits[row], prefix)
-            margins.append(margin)
-        else:
-            token = pipeline.choose(logits[row], prefix)
+        try:
+            if pipeline.with_margins:
+                token, margin = pipeline.choose_with_margin(logits[row], prefix)
+                margins.append(margin)
+            else:
+                token = pipeline.choose(logits[row], prefix)
+        except RequestError:
+            if row == 0:
+                raise
+            return Verdict(tuple(prefix[len(generated_ids) :]), row, None, tuple(margins))
         prefix.append(token)
         if token != draft_token:
             break
@@ -87,17 +95,21 @@ def verify_rejection(logits: Tensor, draft: Draft, pipeline: LogitsPipeline, gen
     Raises DrafterError when ``draft.probs`` is no law that the token could have been drawn from.
     """
     prefix = list(generated_ids)
-    for num_accepted, draft_token in enumerate(draft.token_ids):
-        index, law = len(prefix), pipeline.law(logits[num_accepted], prefix)
-        draft_law = _draft_law(draft, num_accepted, law)
-        uniform = position_uniform(pipeline.params.seed, index, Stream.ACCEPT)
-        if uniform * float(draft_law[draft_token]) < float(law[draft_token]):
+    try:
+        for num_accepted, draft_token in enumerate(draft.token_ids):
+            index, law = len(prefix), pipeline.law(logits[num_accepted], prefix)
+            draft_law = _draft_law(draft, num_accepted, law)
+            uniform = position_uniform(pipeline.params.seed, index, Stream.ACCEPT)
+            if uniform * float(draft_law[draft_token]) >= float(law[draft_token]):
+                recovered = pipeline.draw(residual_law(law, draft_law), index, Stream.RESIDUAL)
+                return Verdict((*draft.token_ids[:num_accepted], recovered), num_accepted, "recovered")
             prefix.append(draft_token)
-            continue
-        prefix.append(pipeline.draw(residual_law(law, draft_law), index, Stream.RESIDUAL))
-        return Verdict(tuple(prefix[len(generated_ids) :]), num_accepted, "recovered")
-    prefix.append(pipeline.choose(logits[len(draft.token_ids)], prefix))
-    return Verdict(tuple(prefix[len(generated_ids) :]), len(draft.token_ids), "bonus")
+        bonus = pipeline.choose(logits[len(draft.token_ids)], prefix)
+        return Verdict((*draft.token_ids, bonus), len(draft.token_ids), "bonus")
+    except RequestError:
+        if len(prefix) == len(generated_ids):
+            raise
+        return Verdict(tuple(prefix[len(generated_ids) :]), len(prefix) - len(generated_ids), None)
 
 
 VERIFIERS: dict[Verification, Verify] = {"match": verify_match, "rejection": verify_rejection}

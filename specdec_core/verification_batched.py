@@ -44,12 +44,14 @@ def verify_match_batched(
     finite, token_ids = torch.stack([values.isfinite().long(), choices]).tolist()  # the one copy of a round
     num_draft = len(draft.token_ids)
     num_accepted = common_length(draft.token_ids, token_ids)
-    if not all(finite[: num_accepted + 1]):
-        index = len(generated_ids) + finite.index(0)
+    num_finite = (*finite[: num_accepted + 1], 0).index(0)
+    if num_finite == 0:
         raise RequestError(
-            f"the model's logits at generated index {index} are not finite; try another dtype (float32) or check the"
-            " weights"
+            f"the model's logits at generated index {len(generated_ids)} are not finite; try another dtype (float32) or"
+            " check the weights"
         )
+    if num_finite <= num_accepted:
+        return Verdict(tuple(token_ids[:num_finite]), num_finite, None)
     emitted = tuple(token_ids[: num_accepted + 1])
     return Verdict(emitted, num_accepted, "bonus" if num_accepted == num_draft else "recovered")
 

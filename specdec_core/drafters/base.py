@@ -24,7 +24,8 @@ NUM_CONTEXT_TOKENS = 4
 class DraftContext:
     """What a drafter may know of a request. ``pipeline`` lets a drafter with a law draw with the target's noise.
 
-    Under ``rejection`` a drafter that draws must use noise of its own and give the law it drew from in ``Draft.probs``.
+    Under ``rejection`` a drafter that draws must use noise of its own, new in every round (``noise.draft_stream``), and
+    give the law it drew from in ``Draft.probs``.
     """
 
     prompt_ids: tuple[int, ...]

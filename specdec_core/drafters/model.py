@@ -16,7 +16,7 @@ from specdec_core.drafters.base import DraftContext
 from specdec_core.errors import ModelLoadError, RequestError, VocabularyMismatchError
 from specdec_core.loading import LoadedModel, fetch, load_model
 from specdec_core.models.base import TargetModel
-from specdec_core.noise import Stream
+from specdec_core.noise import draft_stream
 from specdec_core.tokenizer import Tokenizer
 from specdec_core.types import Draft
 
@@ -81,8 +81,8 @@ class ModelDrafter:
         draft = _Draws(self._context, self._text[self._num_prompt :])
         logits = self._catch_up()
         while True:
-            draft.add(self._over_targets_vocabulary(logits))
-            if len(draft.token_ids) == num_tokens or draft.path < self._min_probability:
+            found = draft.add(self._over_targets_vocabulary(logits))
+            if not found or len(draft.token_ids) == num_tokens or draft.path < self._min_probability:
                 return draft.finish(self.name)
             logits = self._pass(draft.token_ids[-1:])
 
@@ -133,23 +133,31 @@ class _Draws:
         self._pipeline = context.pipeline
         self._with_law = context.verification == "rejection" and not context.pipeline.params.greedy
         self._prefix = generated_ids
+        self._stream = draft_stream(len(generated_ids))
         self._laws: list[Tensor] = []
 
-    def add(self, logits: Tensor) -> None:
-        """Draw the next token from the drafter's logits, [vocab of the target]."""
-        law = self._pipeline.process(logits, self._prefix).softmax(dim=-1)
+    def add(self, logits: Tensor) -> bool:
+        """Draw the next token from the drafter's logits, [vocab of the target]; False where none of its own may follow.
+
+        A grammar or a ban can leave only tokens that the drafter does not share. That is no fault of the request.
+        """
+        processed = self._pipeline.process(logits, self._prefix)
+        if torch.isfinite(logits.max()) and not torch.isfinite(processed).any():
+            return False
+        law = processed.softmax(dim=-1)
         if self._with_law:
-            token_id = self._pipeline.draw(law, len(self._prefix), Stream.DRAFT)
+            token_id = self._pipeline.draw(law, len(self._prefix), self._stream)
             self._laws.append(law)
         else:
             token_id = self._pipeline.choose(logits, self._prefix)
         self.token_ids.append(token_id)
         self._prefix.append(token_id)
         self.path *= float(law[token_id])
+        return True
 
     def finish(self, source: str) -> Draft:
         """The draft; with the laws where rejection verification needs them."""
-        return Draft(tuple(self.token_ids), source, torch.stack(self._laws) if self._with_law else None)
+        return Draft(tuple(self.token_ids), source, torch.stack(self._laws) if self._laws else None)
 
 
 def num_shared_tokens(draft: Tokenizer, target: Tokenizer) -> int:

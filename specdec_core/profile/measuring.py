@@ -183,17 +183,18 @@ def profile_model(
     _check_arguments(num_repeats, num_cached_tokens, draft_cost)
     target, device, load_average = _countable(model), model.device, machine_load()
     prefill_repeats = min(num_repeats, _MAX_PREFILL_REPEATS)
-    try:
-        on_progress("memory and matrix product")
-        peaks = measure_peaks(device, model.dtype)
-        prefill = measure_prefill(
-            target, device, num_tokens=num_cached_tokens, num_repeats=prefill_repeats, on_progress=on_progress
-        )
-        passes = measure_passes(target, device, num_repeats=num_repeats, on_progress=on_progress)
-        on_progress("memory and matrix product again")
-        peaks = peaks.better(measure_peaks(device, model.dtype))
-    finally:
-        target.rollback(0)
+    with model.in_use.held():
+        try:
+            on_progress("memory and matrix product")
+            peaks = measure_peaks(device, model.dtype)
+            prefill = measure_prefill(
+                target, device, num_tokens=num_cached_tokens, num_repeats=prefill_repeats, on_progress=on_progress
+            )
+            passes = measure_passes(target, device, num_repeats=num_repeats, on_progress=on_progress)
+            on_progress("memory and matrix product again")
+            peaks = peaks.better(measure_peaks(device, model.dtype))
+        finally:
+            target.rollback(0)
     measured_at = datetime.now(UTC)
     return ModelProfile(model, measured_at, load_average, num_cached_tokens, peaks, passes, prefill, draft_cost)
 

@@ -12,6 +12,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from specdec_core.drafters import Drafter, make_drafter
+from specdec_core.drafters.model import ModelDrafter
 from specdec_core.models.table import TableModel
 from specdec_core.noise import Stream, position_noise
 from specdec_core.sampling import LogitsPipeline, SamplingParams
@@ -39,6 +40,7 @@ DRAFTERS: dict[str, Callable[[Answer, int], Drafter]] = {  # (plain answer, seed
     "ngram": lambda answer, seed: make_drafter("ngram"),
     "suffix": lambda answer, seed: make_drafter("suffix"),
     "drawing": lambda answer, seed: DrawingDrafter(DRAFT_TABLE),
+    "model": lambda answer, seed: ModelDrafter(TableModel(DRAFT_TABLE), vocab_size=VOCAB),
     "random": lambda answer, seed: RandomDrafter(VOCAB, seed=seed),
     "oracle": lambda answer, seed: OracleDrafter(answer),
     "anti-oracle": lambda answer, seed: AntiOracleDrafter(answer, VOCAB),
@@ -83,7 +85,7 @@ class Case:
 
 
 @cache
-def noise(seed: int, index: int, stream: Stream) -> Tensor:
+def noise(seed: int, index: int, stream: int) -> Tensor:
     return position_noise(seed, index, torch.arange(VOCAB), stream)
 
 
@@ -103,7 +105,7 @@ class SeededPipeline(LogitsPipeline):
     def law(self, logits: Tensor, generated_ids: Sequence[int]) -> Tensor:
         return self._remembered("law", logits, generated_ids)
 
-    def _race(self, processed: Tensor, index: int, stream: Stream = Stream.TARGET) -> Tensor:
+    def _race(self, processed: Tensor, index: int, stream: int = Stream.TARGET) -> Tensor:
         return processed.double() + noise(self.params.seed, index, stream)
 
     def _remembered(self, method: str, logits: Tensor, generated_ids: Sequence[int]) -> Tensor:

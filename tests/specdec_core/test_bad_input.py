@@ -12,6 +12,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from specdec_core.controller import FixedLength
 from specdec_core.drafters import Drafter, make_drafter
 from specdec_core.engine import Engine, load_engine
 from specdec_core.errors import (
@@ -183,7 +184,7 @@ def raising(error: BaseException) -> Callable[[], Any]:
 )
 def test_a_drafter_that_raises(usable, method: str, calls_before: int, error: Exception) -> None:
     drafter = Bad(method, raising(error), calls_before=calls_before)
-    engine = make_engine(drafter)
+    engine = Engine(make_engine().model, drafter=drafter, policy=FixedLength())  # which asks in every round
     with refused(DrafterError, rf"drafter 'bad' raised {type(error).__name__}.*boom"):
         engine.generate(GOOD)
     drafter.armed = False
@@ -286,6 +287,14 @@ def test_out_of_memory_while_blocks_are_copied(engine: Engine, usable, action, m
         with refused(OutOfMemoryError, "prefix_cache_bytes"):
             engine.generate(GOOD)
     usable(engine)
+
+
+@pytest.mark.parametrize("step", ["fetch", "choose_numerics"])
+def test_out_of_memory_at_any_step_of_loading(step: str, monkeypatch) -> None:
+    """A checkpoint that is converted at load can use up memory before there is a network."""
+    monkeypatch.setattr(f"specdec_core.loading.{step}", lambda *_, **__: raising(MemoryError())())
+    with refused(OutOfMemoryError, r"while loading the model \(MemoryError\): lower context_length"):
+        load_engine("smollm2-135m")
 
 
 def test_out_of_memory_at_load(embedded_folder, monkeypatch) -> None:

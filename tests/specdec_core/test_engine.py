@@ -9,6 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from specdec_core import Engine, GenerationRequest, SamplingParams, load_engine
+from specdec_core.audit import audit
 from specdec_core.drafters.null import NullDrafter
 from specdec_core.errors import ContextOverflowError, DrafterError, ModelLoadError, RequestError
 from specdec_core.tokenizer import Tokenizer
@@ -121,6 +122,25 @@ def test_streams_that_are_dropped_or_never_started_do_not_hold_the_engine(tiny: 
     assert tiny.generate(request()).text
     never_started.close()
     assert tiny.generate(request()).text
+
+
+@pytest.mark.parametrize("use", ["generate", "audit", "new engine"])
+def test_an_open_stream_is_not_disturbed_by_another_engine_over_the_same_model(tiny: Engine, use: str) -> None:
+    """The cache is the model's: a second engine, or the passes it times when it is made, overwrote the first's."""
+    expected = tiny.generate(request()).token_ids
+    other = Engine(tiny.model, drafter="none")
+    another = request(messages=None, prompt="Another text")
+    uses = {
+        "generate": lambda: other.generate(another),
+        "audit": lambda: audit(other, another),
+        "new engine": lambda: Engine(tiny.model),
+    }
+    stream = tiny.stream(request())
+    next(stream)
+    with pytest.raises(RequestError, match="still open in this thread"):
+        uses[use]()
+    assert list(stream)[-1].output.token_ids == expected
+    uses[use]()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

@@ -15,6 +15,7 @@ from specdec_core.drafters.null import NullDrafter
 from specdec_core.errors import RequestError, VocabularyMismatchError
 from specdec_core.request_reading import ReadRequest
 from specdec_core.testing import OracleDrafter, RandomDrafter
+from specdec_core.types import Round
 from tests.specdec_core.tiny_models import make_tiny_engine
 
 
@@ -172,11 +173,34 @@ def test_rejection_draws_texts_of_its_own_and_greedily_the_same() -> None:
     plain = Engine(model, drafter="none")
     mine = Engine(model, drafter="suffix", verification="rejection", policy=FixedLength())
     assert mine.generate(request()).token_ids == plain.generate(request()).token_ids
-    texts = []
-    for seed in (1, 1, 2):
-        mine.memory.clear()
-        texts.append(mine.generate(request(temperature=0.7, seed=seed)).text)
+    texts = [mine.generate(request(temperature=0.7, seed=seed)).text for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
+
+
+def test_by_rejection_a_request_knows_nothing_of_earlier_ones() -> None:
+    """The text of a seed is a draft that knew the noise of that seed: accepted by it again, it would bend the law."""
+
+    def sources_of_the_second(verification) -> set[str]:
+        engine = Engine(
+            make_tiny_engine(exactness="law").model, drafter="suffix", verification=verification, policy=FixedLength()
+        )
+        engine.generate(request(temperature=0.7, seed=1))
+        rounds: list[Round] = []
+        list(engine.stream(request(temperature=0.7, seed=1), on_round=rounds.append))
+        return {round_.draft.source for round_ in rounds}
+
+    assert "memory" in sources_of_the_second("match")
+    assert "memory" not in sources_of_the_second("rejection")
+
+
+def test_what_goes_wrong_later_is_not_counted_for_an_earlier_output(tiny: Engine) -> None:
+    """The drafters are ended after a request that never began too; their time went to the one before it."""
+    stats = tiny.generate(request()).stats
+    told = stats.to_dict()
+    tiny.generate(request(max_tokens=0))
+    with pytest.raises(RequestError, match="empty"):
+        tiny.generate(GenerationRequest(prompt_token_ids=()))
+    assert stats.to_dict() == told
 
 
 def test_rejection_and_bits_exclude_each_other(tiny: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from specdec_core.noise import Stream
+from specdec_core.noise import Stream, draft_stream
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.testing import DrawingDrafter, generate_ids
 from specdec_core.types import Draft
@@ -253,7 +253,9 @@ def test_a_broken_rejection_fails_the_same_test(mutant: str) -> None:
 
 def test_acceptance_by_the_noise_of_the_draft_fails_the_same_test(monkeypatch: pytest.MonkeyPatch) -> None:
     def shared(seed: int, index: int, stream: int) -> float:
-        return math.exp(-math.exp(-float(noise(seed, index, Stream.DRAFT)[0])))  # uniform, but the draft knew it
+        return math.exp(
+            -math.exp(-float(noise(seed, index, draft_stream(1))[0]))
+        )  # uniform, but the first draft knew it
 
     monkeypatch.setattr("specdec_core.verification.position_uniform", shared)
     assert contradiction(REJECTION_CASE, answers(REJECTION_CASE, 2 * NUM_DRAWS)) is not None

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import pytest
+import torch
 
 from specdec_core.controller import Controller
 from specdec_core.drafters import Drafter, make_drafter
 from specdec_core.goodput import Goodput
-from specdec_core.loading import LoadedModel, load_model
+from specdec_core.loading import LoadedModel, load_model, settle_exactness
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.pass_costs import PassCosts
 from specdec_core.sampling import SamplingParams
 from specdec_core.testing import AlternatingDrafter, OracleDrafter, RandomDrafter, assert_lossless, generate_ids
 from tests.specdec_core.lossless_prompts import NUM_PROMPTS, prompt_ids
+from tests.specdec_core.tiny_models import make_tiny_llama
 
 NUM_TOKENS = 32
 DRAFT_LENGTHS = (1, 3, 7, 15)
@@ -153,3 +156,21 @@ def test_a_float64_model_is_lossless_in_both_exactness_modes(tiny_llama, exactne
     prompts = [[1], list(range(2, 40)), [5, 6, 7] * 30]
     sampling = SamplingParams(max_tokens=24, temperature=temperature, seed=3)
     assert assert_lossless(target, prompts, drafters, sampling) == 3 * len(drafters) * 4
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_texts_do_not_depend_on_the_width_of_their_passes(dtype: torch.dtype, temperature: float) -> None:
+    """Drafts of every length, so passes of every width, across the border of an extent and up to a full context."""
+    target = make_tiny_llama(dtype=dtype, width=16, narrow_widths=(2, 4, 8), context_length=150)
+    target, _ = settle_exactness(target, asked="bitwise")
+    wide = target.with_geometry(replace(target.geometry, narrow_widths=()))
+    drafters = [lambda answer, make=make: make(answer, target.vocab_size) for make in DRAFTERS.values()]
+    sampling = SamplingParams(max_tokens=200, temperature=temperature, seed=3)
+    prompts = [[7], list(range(2, 64)), [5, 6, 7] * 30 + [8] * 58, [9] * 149]
+    assert assert_lossless(target, prompts, drafters, sampling) == len(prompts) * len(drafters) * 4
+    for prompt in prompts:
+        plain = generate_ids(wide, prompt, sampling).generated_ids
+        assert len(prompt) + len(plain) == 150
+        assert generate_ids(target, prompt, sampling).generated_ids == plain

@@ -3,10 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from specdec_core.drafters.null import NullDrafter
 from specdec_core.errors import DrafterError, RequestError
+from specdec_core.models.table import TableModel
 from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.testing import OracleDrafter, generate_ids
 from specdec_core.types import Draft
-from specdec_core.verification import residual_law, verify_match, verify_rejection
+from specdec_core.verification import VERIFIERS, Verdict, Verify, residual_law, verify_match, verify_rejection
+from specdec_core.verification_batched import verify_match_batched
 
 P, Q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.5, 0.3])
 NUM_SEEDS = 4_000
@@ -74,5 +78,28 @@ def test_logits_that_are_not_finite_are_an_error_in_both_modes(verify, bad: floa
     rows[1, 2] = bad
     rows[0, 1:] = -50  # the draft token is accepted
     pipeline = LogitsPipeline(SamplingParams(temperature=temperature))
+    assert verify(rows, Draft((0,), "q"), pipeline, ()) == Verdict((0,), 1, None)
     with pytest.raises(RequestError, match="at generated index 1 are not finite"):
-        verify(rows, Draft((0,), "q"), pipeline, ())
+        verify(rows[1:], Draft(), pipeline, (0,))  # as the next round does
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("verify", [verify_match, verify_match_batched, verify_rejection])
+def test_rows_behind_the_end_of_the_text_are_nobodys_error(verify: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draft goes up to the end-of-sequence token, and its bonus row lies behind it: nothing may be chosen there.
+
+    Plain decoding never looks there. Where the text goes on, both say the same.
+    """
+    monkeypatch.setitem(VERIFIERS, "match", verify)
+    target, prompt = TableModel.random(4, seed=3), [0, 1]
+    params = SamplingParams(max_tokens=12)
+    ids = generate_ids(target, prompt, params).generated_ids
+    end = ids[3]
+    pipeline = LogitsPipeline(params, prompt, bad_word_ids=[(*ids[:4], token) for token in range(4)])
+    made = generate_ids(target, prompt, pipeline, OracleDrafter(ids), eos_token_ids=[end])
+    assert made.generated_ids == ids[: ids.index(end) + 1]
+    for drafter in (NullDrafter(), OracleDrafter(ids)):
+        with pytest.raises(RequestError, match="index 4"):
+            generate_ids(target, prompt, pipeline, drafter)
+    verdict = verify(torch.tensor([[9.0, 0.0], [torch.nan, 0.0]]), Draft((0,)), LogitsPipeline(params), ())
+    assert verdict == Verdict((0,), 1, None)

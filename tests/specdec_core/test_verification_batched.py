@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from specdec_core.errors import RequestError
 from specdec_core.sampling import LogitsPipeline, SamplingParams
 from specdec_core.types import Draft
-from specdec_core.verification import verify_match
+from specdec_core.verification import Verdict, verify_match
 from specdec_core.verification_batched import lowest_argmax, verifier, verify_match_batched
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -74,9 +74,11 @@ def test_only_rows_that_count_must_be_finite(value: float) -> None:
     logits[4, 3] = value
     assert verify_match_batched(logits, draft, pipeline, generated) == expected
     logits[1, 3] = value
+    short = Verdict(expected.token_ids[:1], 1, None)
     for verify in (verify_match, verify_match_batched):
+        assert verify(logits, draft, pipeline, generated) == short
         with pytest.raises(RequestError, match=f"generated index {len(generated) + 1} are not finite"):
-            verify(logits, draft, pipeline, generated)
+            verify(logits[1:], Draft(draft.token_ids[1:]), pipeline, [*generated, draft.token_ids[0]])
 
 
 def test_a_grammar_is_not_asked_about_a_prefix_it_forbids() -> None:

@@ -13,7 +13,7 @@ from specdec_core.drafters import DraftContext, make_drafter
 from specdec_core.drafters.model import ModelDrafter, num_shared_tokens
 from specdec_core.drafters.suffix import SuffixDrafter
 from specdec_core.engine import Engine
-from specdec_core.errors import RequestError, VocabularyMismatchError
+from specdec_core.errors import DrafterError, RequestError, VocabularyMismatchError
 from specdec_core.loading import load_model
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.sampling import LogitsPipeline, SamplingParams
@@ -132,6 +132,25 @@ def test_ids_it_does_not_share_are_neither_drawn_nor_read() -> None:
     assert small.propose(2).token_ids == ()
     begin(small, SAMPLINGS[0])  # and the next request is its own
     assert len(small.propose(2).token_ids) == 2
+
+
+@pytest.mark.parametrize("verification", ["match", "rejection"])
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_where_nothing_that_it_shares_may_follow_it_is_silent(verification: str, temperature: float) -> None:
+    """Bans leave the target ids that the drafter does not have: that was NaN, and the request's end."""
+    target, sampling = make_tiny_llama(), SamplingParams(max_tokens=12, temperature=temperature)
+    pipeline = LogitsPipeline(sampling, PROMPT, bad_word_ids=[(token_id,) for token_id in range(10)])
+    plain = generate_ids(target, PROMPT, pipeline).generated_ids
+    drafter = drafter_of(make_model(), num_tokens=10)
+    assert generate_ids(target, PROMPT, pipeline, drafter, verification=verification).generated_ids == plain
+
+
+def test_a_drafter_that_runs_on_the_targets_own_cache_is_found_out() -> None:
+    """It moves the target's pointer: the next pass would stand at the wrong place, and the text would be another."""
+    target = make_tiny_llama()
+    with pytest.raises(DrafterError, match=r"cache holds \d+ tokens where \d+ were read"):
+        generate_ids(target, PROMPT, SAMPLINGS[0], drafter_of(target))
+    assert generate_ids(target, PROMPT, SAMPLINGS[0], drafter_of(make_model())).generated_ids
 
 
 def test_in_rejection_mode_it_draws_with_its_own_noise_and_says_from_which_law() -> None:
