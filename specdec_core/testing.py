@@ -27,6 +27,7 @@ __all__ = [
     "OracleDrafter",
     "OverlongDrafter",
     "RandomDrafter",
+    "SilentDrafter",
     "assert_lossless",
     "generate_ids",
 ]
@@ -91,6 +92,12 @@ class AlternatingDrafter(AntiOracleDrafter):
         wrong = super().propose(max_tokens).token_ids
         place = self._num_rounds % (max_tokens + 1)
         return Draft(right[:place] + wrong[place:], self.name)
+
+
+class SilentDrafter(NullDrafter):
+    """Never drafts, yet is no choice of plain decoding: what a grammar forces is still drafted beside it."""
+
+    name = "silent"
 
 
 class RandomDrafter(NullDrafter):

@@ -21,7 +21,7 @@ from specdec_core.metrics import NumericsFingerprint
 from specdec_core.sampling import LogitsPipeline, SamplingParams
 from specdec_core.stopping import StopChecker
 from specdec_core.structured import ForcedDrafter, GrammarConstraint, make_constraint
-from specdec_core.testing import AlternatingDrafter, OracleDrafter, RandomDrafter
+from specdec_core.testing import AlternatingDrafter, OracleDrafter, RandomDrafter, SilentDrafter
 from specdec_core.types import Draft, GenerationOutput, GenerationRequest, StructuredOutput
 from tests.specdec_core.grammar_forms import FORMS, fits
 from tests.specdec_core.grammar_tokenizer import NUM_PADDED, SPELLED, GrammarTinyTokenizer
@@ -199,7 +199,7 @@ def test_drafts_change_passes_and_never_ids(tiny: LoadedModel, name: str, sampli
     for draft_length in (1, 3, 31):
         for drafter in (
             "suffix",
-            [],
+            SilentDrafter(),
             OracleDrafter(plain.token_ids),
             AlternatingDrafter(plain.token_ids, VOCAB_SIZE),
             RandomDrafter(VOCAB_SIZE, seed=draft_length),
@@ -207,13 +207,13 @@ def test_drafts_change_passes_and_never_ids(tiny: LoadedModel, name: str, sampli
             output = Engine(tiny, drafter=drafter, num_speculative_tokens=draft_length).generate(asked)
             assert output.token_ids == plain.token_ids
             assert (output.text, output.finish_reason) == (plain.text, plain.finish_reason)
-            if drafter == []:  # nothing but forced tokens
+            if isinstance(drafter, SilentDrafter):  # nothing but forced tokens
                 assert output.stats.num_accepted_tokens == output.stats.num_draft_tokens
 
 
 def test_forced_tokens_are_drafts_that_cost_nothing(tiny: LoadedModel) -> None:
     asked = request(FORMS["pattern"][0])
-    plain, output = plainly(tiny, asked), Engine(tiny, drafter=[]).generate(asked)
+    plain, output = plainly(tiny, asked), Engine(tiny, drafter=SilentDrafter()).generate(asked)
     assert output.token_ids == plain.token_ids
     assert output.stats.acceptance_rate == 1
     assert output.stats.num_decode_passes < plain.stats.num_decode_passes
@@ -240,7 +240,7 @@ def test_a_text_that_could_go_on_ends_where_the_model_ends_it(tiny: LoadedModel)
 
 def test_a_stop_string_still_ends_the_text(tiny: LoadedModel) -> None:
     asked = request(FORMS["pattern"][0], stop=('code"',))
-    for drafter in ("none", "suffix", []):
+    for drafter in ("none", "suffix", SilentDrafter()):
         output = Engine(tiny, drafter=drafter).generate(asked)
         assert (output.text, output.stop_string, output.finish_reason) == ('{"', 'code"', "stop")
 

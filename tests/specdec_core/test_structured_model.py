@@ -11,7 +11,7 @@ from specdec_core.controller import FixedLength
 from specdec_core.engine import Engine, load_engine
 from specdec_core.sampling import SamplingParams
 from specdec_core.structured import make_constraint
-from specdec_core.testing import AlternatingDrafter, OracleDrafter, RandomDrafter
+from specdec_core.testing import AlternatingDrafter, OracleDrafter, RandomDrafter, SilentDrafter
 from specdec_core.types import GenerationRequest
 from tests.specdec_core.grammar_forms import FORMS, fits
 
@@ -63,7 +63,7 @@ def test_the_design_covers_what_it_says() -> None:
 @pytest.mark.parametrize("name", ["person", "pattern"])
 def test_forced_tokens_shorten_a_real_text(engine: Engine, name: str) -> None:
     asked = GenerationRequest(messages=QUESTION, structured=FORMS[name][0], sampling=SamplingParams(max_tokens=48))
-    output = Engine(engine.model, drafter=[]).generate(asked)
+    output = Engine(engine.model, drafter=SilentDrafter()).generate(asked)
     assert output.finish_reason == "stop" and fits(FORMS[name], output.text)
     assert output.stats.acceptance_rate == 1
     assert output.stats.acceptance_length > 1.2
