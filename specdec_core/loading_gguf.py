@@ -32,7 +32,9 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
     )
     if process.returncode:
         last_words = (process.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ModelLoadError(f"{gguf} could not be converted (exit code {process.returncode}): {last_words}")
+        raise ModelLoadError(
+            f"{gguf} could not be converted; is it whole? (exit code {process.returncode}) {last_words}"
+        )
 
 
 def _convert(gguf: Path, folder: Path) -> None:

@@ -24,24 +24,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evals.bench.checkpoint import Checkpoint, CheckpointError, checkpoint, read_checkpoint
+from evals.bench.checkpoint import Checkpoint, checkpoint, read_checkpoint
 from evals.bench.decode_data import WorkItem, work_items
-from evals.bench.decode_options import DEFAULT_SIZE, FULL_SIZE, PARTS, ROOT, DataMissingError, Size, data_folder
+from evals.bench.decode_options import DEFAULT_SIZE, FULL_SIZE, PARTS, ROOT, Size, data_folder
 from evals.bench.decode_rows import KEY, Row, rows_of
 from evals.bench.decode_summary import summarise
-from evals.bench.machine import machine
+from evals.bench.machine import machine, model_name
+from evals.bench.status import status_of
 from evals.bench.timing import rotated
-from specdec_core.errors import SpecDecError
 
 RESULTS = ROOT / "evals" / "results"
-DEV_MODELS = Path("~/.cache/specdec-dev-models").expanduser()
-DEFAULT_MODELS = [str(DEV_MODELS / "qwen2.5-coder-1.5b-instruct"), "smollm2-135m"]
-DEFAULT_ASSISTANT = str(DEV_MODELS / "qwen2.5-coder-0.5b-instruct")
-
-
-def model_name(reference: str) -> str:
-    """As in results: a folder's last part."""
-    return Path(reference).name
+DEFAULT_MODELS = ["Qwen/Qwen2.5-Coder-1.5B-Instruct", "smollm2-135m"]
+DEFAULT_ASSISTANT = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
 
 
 def chosen_items(arguments: argparse.Namespace, size: Size) -> dict[str, list[WorkItem]]:
@@ -173,16 +167,15 @@ def run(arguments: argparse.Namespace) -> int:
     return report(settings, rows_of(rows.rows), arguments.output)
 
 
+def report_again(arguments: argparse.Namespace) -> int:
+    """The summary of a checkpoint, without a model."""
+    settings, lines = read_checkpoint(arguments.report)
+    return report(settings, rows_of(lines), arguments.output)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parsed = parse(arguments)
-    try:
-        if parsed.report:
-            settings, lines = read_checkpoint(parsed.report)
-            return report(settings, rows_of(lines), parsed.output)
-        return run(parsed)
-    except (CheckpointError, DataMissingError, SpecDecError) as error:
-        print(error, file=sys.stderr)
-        return 2
+    return status_of(lambda: report_again(parsed) if parsed.report else run(parsed))
 
 
 if __name__ == "__main__":

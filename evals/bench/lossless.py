@@ -21,8 +21,8 @@ from typing import Any
 
 from evals.bench.checkpoint import Checkpoint, CheckpointError, checkpoint, read_checkpoint
 from evals.bench.decode_data import read_jsonl
-from evals.bench.decode_options import ROOT, DataMissingError, data_folder
-from specdec_core.errors import SpecDecError
+from evals.bench.decode_options import ROOT, data_folder
+from evals.bench.status import status_of
 from specdec_core.sequences import first_difference
 
 RESULTS = ROOT / "evals" / "results"
@@ -117,14 +117,14 @@ def report(rows: Sequence[dict[str, Any]], settings: dict[str, Any], output: Pat
 def run(arguments: argparse.Namespace) -> int:
     import torch
 
-    from evals.bench.machine import machine
+    from evals.bench.machine import machine, model_name
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     which, of = arguments.shard
     questions = read_jsonl(data_folder(arguments.data) / "spec_bench.jsonl")[which - 1 :: of][: arguments.limit]
     settings = {
-        "model": Path(arguments.model).name,
+        "model": model_name(arguments.model),
         "temperatures": list(TEMPERATURES),
         "seed": "the question's id",
         "max_tokens": arguments.max_tokens,
@@ -151,13 +151,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="default: the checkpoint's place, .json")
     parser.add_argument("--report", type=Path, nargs="+", metavar="FILE", help="only summarise these checkpoints")
     parsed = parser.parse_args(arguments)
-    try:
-        if parsed.report:
-            return report(*merged(parsed.report), parsed.output or RESULTS / "lossless.json")
-        return run(parsed)
-    except (CheckpointError, DataMissingError, SpecDecError) as error:
-        print(error, file=sys.stderr)
-        return 2
+    output = parsed.output or RESULTS / "lossless.json"
+    return status_of(lambda: report(*merged(parsed.report), output) if parsed.report else run(parsed))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,11 @@ import transformers
 
 import specdec_core
 from specdec_core.profile.machine import cpu_name
+
+
+def model_name(reference: str) -> str:
+    """One name for a model, whether it came from a folder or from the hub."""
+    return Path(reference).name.lower()
 
 
 def machine() -> dict[str, Any]:

@@ -24,6 +24,8 @@ import torch
 from evals.bench.decode_data import FAILURES, read_jsonl
 from evals.bench.decode_humaneval import instruction, why_it_fails
 from evals.bench.decode_options import data_folder
+from evals.bench.machine import model_name
+from evals.bench.status import status_of
 from specdec_core.engine import Engine, load_engine
 from specdec_core.sampling import SamplingParams
 from specdec_core.types import GenerationRequest
@@ -68,7 +70,7 @@ def record(path: Path, model: str, found: Iterator[dict[str, str]], number: int)
     return len(fresh)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder or name of the model")
     parser.add_argument("--failures", type=int, default=12, help="how many to record")
@@ -76,13 +78,19 @@ def main() -> int:
     parser.add_argument("--threads", type=int, help="torch threads")
     parser.add_argument("--data", type=Path, help="folder of humaneval.jsonl (else SPECDEC_BENCH_DATA)")
     parser.add_argument("--output", type=Path, default=FAILURES)
-    arguments = parser.parse_args()
+    parsed = parser.parse_args(arguments)
+    return status_of(lambda: run(parsed))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record failures; 1 where the model has none."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     problems = scattered(read_jsonl(data_folder(arguments.data) / "humaneval.jsonl"))[: arguments.problems]
     engine = load_engine(arguments.model)
-    number = record(arguments.output, engine.model.name, failures(engine, problems), arguments.failures)
-    print(json.dumps({"model": engine.model.name, "num_failures": number}))
+    model = model_name(arguments.model)
+    number = record(arguments.output, model, failures(engine, problems), arguments.failures)
+    print(json.dumps({"model": model, "num_failures": number}))
     return 0 if number else 1
 
 

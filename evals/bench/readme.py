@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from evals.bench.machine import machine
 from evals.bench.timing import Timing, evenly, median_ratio, rotated
 from loopeng import Loop, load_task
 from loopeng.engines import build_engine
@@ -157,7 +157,7 @@ def main() -> int:
     num_equal = sum(a.token_ids == b.token_ids for a, b in zip(timings["plain-W"], timings["speculative"], strict=True))
     result = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
+        "machine": machine(),
         "engine": default.describe().to_dict(),
         "num_requests_recorded": len(recorded),
         "num_requests_timed": len(requests),
