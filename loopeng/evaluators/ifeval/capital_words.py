@@ -10,11 +10,23 @@ import re
 
 __all__ = ["count_capital_words"]
 
-_BETWEEN = re.compile(r"""--|''|\.{2,}|[:,](?!\d)|[;@#$%&?!*"`«»“”‘’„\[\](){}<>\u2012-\u2015]""")
-_CLITIC = re.compile(r"(?<=[^' ])(?='[SMD]$|'LL$|'RE$|'VE$|N'T$)")
-_TWO_IN_ONE = re.compile(
-    r"\b(?:CAN(?=NOT\b)|D(?='YE\b)|GIM(?=ME\b)|GON(?=NA\b)|GOT(?=TA\b)|LEM(?=ME\b)|MORE(?='N\b)|WAN(?=NA$))"
+_BETWEEN = re.compile(
+    r"""--|''|\.{2,}|[:,](?!\d)|[;@#$%&?!*"`«»“”‘’„\[\](){}<>\u2012-\u2015]
+    |(?<!\w)'(?=\w)(?!(?i:re|ve|ll|m|t|s|d|n)\b)  # the opening one of a pair""",
+    re.VERBOSE,
 )
+_CLITIC = re.compile(r"(?<=[^' ])(?='[SMD]$|'LL$|'RE$|'VE$|N'T$)")
+_TWO_IN_ONE = {
+    "CANNOT": "CAN NOT",
+    "D'YE": "D 'YE",
+    "GIMME": "GIM ME",
+    "GONNA": "GON NA",
+    "GOTTA": "GOT TA",
+    "LEMME": "LEM ME",
+    "MORE'N": "MORE 'N",
+    "WANNA": "WAN NA",
+}
+_JOINED = re.compile(rf"\b(?:{'|'.join(_TWO_IN_ONE)})\b")
 
 
 def count_capital_words(text: str) -> int:
@@ -28,4 +40,4 @@ def count_capital_words(text: str) -> int:
 
 def _parted(chunk: str) -> list[str]:
     chunk = _CLITIC.sub(" ", chunk.removesuffix("."))
-    return _TWO_IN_ONE.sub(lambda match: f"{match[0]} ", chunk).split()
+    return _JOINED.sub(lambda match: f" {_TWO_IN_ONE[match[0]]} ", chunk).split()

@@ -16,7 +16,7 @@ def follows(instruction: Instruction, response: str, arguments: Mapping[str, Any
 
 
 def follows_loosely(instruction: Instruction, response: str, arguments: Mapping[str, Any]) -> bool:
-    """Loose: the check passes on one of the variants, so that polite first and last lines and bold type are forgiven."""
+    """Loose: the check passes on one of the variants, so polite first and last lines and bold type are forgiven."""
     return any(follows(instruction, variant, arguments) for variant in variants(response))
 
 

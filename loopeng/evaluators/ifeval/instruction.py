@@ -15,12 +15,13 @@ from loopeng.evaluators.base import EvaluatorParams
 from loopeng.evaluators.wording import quoted
 from loopeng.validation import key_path, validated
 
-__all__ = ["Count", "Instruction", "Letter", "Relation", "Text", "Word", "as_pattern", "holds"]
+__all__ = ["Count", "Instruction", "Letter", "Relation", "Text", "Word", "Words", "as_pattern", "holds"]
 
 Count = Annotated[int, Field(ge=0)]
 Relation = Literal["less than", "at least"]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Word = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Words = Annotated[list[Text], Field(min_length=1)]
 Letter = Annotated[str, StringConstraints(min_length=1, max_length=1, pattern=r"\S")]
 
 
@@ -36,8 +37,8 @@ def holds(count: int, relation: Relation, limit: int) -> bool:
 def as_pattern(text: str) -> str:
     """``text`` as the regular expression that the public definition takes it for, or literally where it is none.
 
-    >>> as_pattern("colou?r"), as_pattern("C++")
-    ('colou?r', 'C\\\\+\\\\+')
+    >>> as_pattern("colou?r"), as_pattern("(a")
+    ('colou?r', '\\\\(a')
     """
     try:
         re.compile(text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from loopeng.evaluators.ifeval.instruction import Count, Instruction, Letter, Relation, Text, Word, as_pattern, holds
+from loopeng.evaluators.ifeval.instruction import Count, Instruction, Letter, Relation, Word, Words, as_pattern, holds
 
 __all__ = ["KEYWORDS", "existence", "forbidden_words", "frequency", "letter_frequency"]
 
 
-def existence(response: str, *, keywords: list[Text]) -> bool:
+def existence(response: str, *, keywords: Words) -> bool:
     """Each keyword occurs, be it inside a longer word."""
     return all(re.search(as_pattern(each), response, re.IGNORECASE) for each in keywords)
 
@@ -19,7 +19,7 @@ def frequency(response: str, *, keyword: Word, frequency: Count, relation: Relat
     return holds(len(re.findall(as_pattern(keyword), response, re.IGNORECASE)), relation, frequency)
 
 
-def forbidden_words(response: str, *, forbidden_words: list[Text]) -> bool:
+def forbidden_words(response: str, *, forbidden_words: Words) -> bool:
     """None of the words occurs as a whole word."""
     return not any(re.search(rf"\b{as_pattern(each)}\b", response, re.IGNORECASE) for each in forbidden_words)
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 from loopeng.errors import TaskError
 from loopeng.evaluators.ifeval.instruction import Instruction
 
-__all__ = ["LANGUAGE", "LANGUAGES", "is_in_language", "require_langdetect", "response_language"]
+__all__ = ["LANGUAGE", "LANGUAGES", "Language", "is_in_language", "require_langdetect", "response_language"]
 
 LANGUAGES = {
     "ar": "Arabic",

@@ -69,7 +69,7 @@ LENGTH = (
     Instruction(
         "length_constraints:nth_paragraph_first_word",
         nth_paragraph_first_word,
-        'Write exactly {num_paragraphs} paragraphs with an empty line between them. Begin paragraph {nth_paragraph} '
+        "Write exactly {num_paragraphs} paragraphs with an empty line between them. Begin paragraph {nth_paragraph} "
         'with the word "{first_word}".',
         "Put an empty line between paragraphs, write exactly as many as are asked for, and begin the named paragraph "
         "with the given word.",

@@ -9,6 +9,7 @@ so the two may differ by one where a full stop follows an abbreviation, an initi
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 
 __all__ = ["count_sentences"]
 
@@ -23,16 +24,17 @@ _OTHERS = "chg m.b.a mg ok ph.d vs yr"
 _LETTERS = "c d e f g h k l m n p r s t v w"  # an initial of another letter may end a sentence
 _ABBREVIATIONS = frozenset(f"{_TITLES} {_FIRMS} {_DATES} {_PLACES} {_OTHERS} {_LETTERS}".split())
 # Written with a capital they begin a sentence, as far as one can tell from a word.
-_STARTERS = frozenset(
-    "after all also although an and any as at because before both but by each even every finally first for from here "
-    "how however if in instead it its many most next no not now on one or our she since so some such that the their "
-    "then there these they this those though to we what when where while who why with yet you your".split()
-)
+_COMMON = """
+after all also although an and any as at because before both but by each even every finally first for from here how
+however if in instead it its many most next no not now on one or our she since so some such that the their then there
+these they this those though to we what when where while who why with yet you your
+"""
+_STARTERS = frozenset(_COMMON.split())
 
 _CLOSING = "\"')]}‘’“”«»"  # goes with the sentence before it
 _INSIDE = f"{_CLOSING};*:@({{[?!"  # what a word cannot hold
 _BEFORE_CLOSING = re.compile(rf"[.?!](?=[{re.escape(_INSIDE)}])")
-_WORD_END = re.compile(rf"[^{re.escape(_INSIDE)}]*$")
+_WORD_END = re.compile(rf"['‘’“”«»]?[^{re.escape(_INSIDE)}]*$")  # single and curly quotes stick to what follows
 _WORD_START = re.compile(rf"[{re.escape(_INSIDE)}#&`,-]|[^{re.escape(_INSIDE)}]+")
 _NUMBER = re.compile(r"-?[.,]?\d[\d,.-]*")
 
@@ -45,9 +47,10 @@ def count_sentences(text: str) -> int:
     """
     runs = text.split()
     count = 1 if runs else 0
-    for run, following in zip(runs, [*runs[1:], ""], strict=True):
+    for run, following in zip_longest(runs, runs[1:], fillvalue=""):
         end = _candidate(run, following)
-        if end and _ends(run[:end], run[end : end + 1] or following) and (following or run[end:].strip(_CLOSING)):
+        something_follows = following or run[end:].strip(_CLOSING)
+        if end and something_follows and _ends_in_context(run[:end], run[end:], following):
             count += 1
     return count
 
@@ -58,6 +61,14 @@ def _candidate(run: str, following: str) -> int:
         return len(run)
     marks = [match.end() for match in _BEFORE_CLOSING.finditer(run)]
     return marks[-1] if marks else 0
+
+
+def _ends_in_context(before: str, rest: str, following: str) -> bool:
+    """Whether a sentence ends behind ``before``. Punkt takes an end inside the next run for one here."""
+    if rest:
+        return _ends(before, rest[0])
+    inner = _candidate(following, "")
+    return _ends(before, following) or (bool(inner) and _ends(following[:inner], following[inner]))
 
 
 def _ends(before: str, following: str) -> bool:

@@ -43,7 +43,7 @@ def test_the_score_is_the_share_followed_and_the_first_broken_one_is_the_categor
 
 
 def test_loose_forgives_a_polite_first_line_and_strict_does_not(judge: Judge) -> None:
-    text = "Sure, here you are:\n*\"A mug <<Mug>>\"*"
+    text = 'Sure, here you are:\n*"A mug <<Mug>>"*'
     strict, loose = (judge(text, type="ifeval", mode=mode, inputs=ASKED) for mode in ("strict", "loose"))
     assert (strict.passed, strict.score, loose.passed, loose.score) == (False, 0.5, True, 1.0)
     assert strict.metadata["instructions"] == loose.metadata["instructions"]
@@ -56,7 +56,24 @@ def test_there_are_eight_variants() -> None:
     assert variants("one line") == ("one line", "", "", "", "one line", "", "", "")
 
 
-PIECES = ["Sure!", "\n", " ", "*", "***", "******", "mug", ",", ".", '"', "<<a>>", "[b]", "- ", "P.S.", "SECTION 1", "I"]
+PIECES = [
+    "Sure!",
+    "\n",
+    " ",
+    "*",
+    "***",
+    "******",
+    "mug",
+    ",",
+    ".",
+    '"',
+    "<<a>>",
+    "[b]",
+    "- ",
+    "P.S.",
+    "SECTION 1",
+    "I",
+]
 
 
 @settings(max_examples=150, deadline=None)
@@ -114,7 +131,10 @@ def test_negated_it_wants_at_least_one_broken(judge: Judge) -> None:
         ({"product": "mug"}, "the sample has no field 'instruction_id_list'"),
         ({"instruction_id_list": [], "kwargs": []}, "must be a list of instruction ids and not empty"),
         ({"instruction_id_list": "punctuation:no_comma", "kwargs": [{}]}, "must be a list of instruction ids"),
-        ({"instruction_id_list": ["punctuation:no_comma"]}, "'kwargs' must be a list with one mapping for each of the 1"),
+        (
+            {"instruction_id_list": ["punctuation:no_comma"]},
+            "'kwargs' must be a list with one mapping for each of the 1",
+        ),
         ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}, {}]}, "one mapping for each of the 1"),
         ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": [3]}, "must hold mappings, not 3"),
         ({"instruction_id_list": ["no_comma"], "kwargs": [{}]}, "no instruction 'no_comma'"),

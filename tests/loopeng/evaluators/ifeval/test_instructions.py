@@ -21,7 +21,7 @@ CASES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
         ["A story of peace.", "war", "stor y war"],
     ),
     ("keywords:existence", {"keywords": ["colou?r"]}, ["color", "Colour"], ["colr"]),  # a regular expression
-    ("keywords:existence", {"keywords": ["C++"]}, ["I like c++."], ["I like C."]),  # not one: literally
+    ("keywords:existence", {"keywords": ["note)"]}, ["(a Note)"], ["a note"]),  # not one: literally
     (
         "keywords:frequency",
         {"keyword": " war ", "frequency": 2, "relation": "at least"},
@@ -93,15 +93,13 @@ CASES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
     (
         "length_constraints:nth_paragraph_first_word",
         {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Weekend"},
-        ["One.\n\nWeekend, at last.", "One.\n\n\"'weekend' is fun", "One.\n\nWEEKEND's over\n\n"],
+        ["One.\n\nWeekend, at last.", 'One.\n\n\'"weekend" is fun', "One.\n\nWEEKEND's over\n\n"],
         [
             "Weekend.\n\nTwo.",
             "One.\n\nWeekends are fun.",
             "One.\n\nWeekend.\n\nThree.",
             "One.\nWeekend.",
-            "\n\nWeekend.\n\nOne.",  # the blank one is counted when the second is looked for, and has no word
-            "One.\n\n\n\nWeekend.",
-        ][:4],
+        ],
     ),
     (
         "length_constraints:nth_paragraph_first_word",
@@ -187,7 +185,7 @@ CASES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
         "change_case:english_capital",
         {},
         [ENGLISH.upper(), f"{ENGLISH.upper()} 3!"],
-        [ENGLISH, ENGLISH.title(), "DER ALTE LEUCHTTURM STEHT AM STRAND UND LEUCHTET", "123"],
+        [ENGLISH, ENGLISH.title(), "СТАРЫЙ МАЯК СТОИТ НА БЕРЕГУ", "123"],
     ),
     (
         "change_case:english_lowercase",
