@@ -15,7 +15,7 @@ _BETWEEN = re.compile(
     |(?<!\w)'(?=\w)(?!(?i:re|ve|ll|m|t|s|d|n)\b)  # the opening one of a pair""",
     re.VERBOSE,
 )
-_CLITIC = re.compile(r"(?<=[^' ])(?='[SMD]$|'LL$|'RE$|'VE$|N'T$)")
+_CLITIC = re.compile(r"(?<=[^' ])(?='[sSmMdD]$|'(?:ll|LL|re|RE|ve|VE)$|(?:n't|N'T)$)")
 _TWO_IN_ONE = {
     "CANNOT": "CAN NOT",
     "D'YE": "D 'YE",

@@ -25,7 +25,10 @@ def forbidden_words(response: str, *, forbidden_words: Words) -> bool:
 
 
 def letter_frequency(response: str, *, letter: Letter, let_frequency: Count, let_relation: Relation) -> bool:
-    """The letter, or any other character, occurs at least, or less than, so many times, whatever its case."""
+    """The letter occurs at least, or less than, so many times, whatever its case.
+
+    Two public prompts ask for "#" and "!", which count like letters; some copies of the code draw a letter instead.
+    """
     return holds(response.lower().count(letter.lower()), let_relation, let_frequency)
 
 

@@ -14,9 +14,11 @@ from loopeng.evaluators.ifeval.capital_words import count_capital_words
 from loopeng.evaluators.ifeval.sentence_count import count_sentences
 
 QUICK = settings(max_examples=100, deadline=None)
-WORDS = """I we The the house House old e.g U.S Dr 3 3.5 12 what's café B J s **bold** (see [it] "so 'tis -- - * #"""
+WORDS = (
+    """I we The What the house House old e.g U.S Dr 3 3.5 12 what's café B J s **bold** (see [it] "so 'tis -- - * #"""
+)
 ENDS = [" ", " ", " ", "\n", "\n\n", ". ", "! ", "? ", ".\n", '." ', ".) ", "?! ", ", ", ": ", ".", ".** ", ".” "]
-CAPITALS = "I A I'M DON'T don't IT’S CANNOT can GONNA NASA U.S. B2 2 and/or AND/OR X-RAY x JAMES' 'TIS O'NEIL"
+CAPITALS = "I A I'M I'm IBM's DON'T don't IT’S CANNOT can GONNA NASA U.S. B2 2 and/or AND/OR X-RAY x JAMES' 'TIS O'NEIL"
 BETWEEN = [" ", " ", ", ", "; ", ": ", "-", "--", "—", "/", "... ", ".\n", "! ", "?", " (", ") ", '" ', " “", "**", "…"]
 
 
@@ -27,12 +29,14 @@ def texts(words: str, between: list[str]) -> st.SearchStrategy[str]:
 
 @pytest.fixture(scope="module")
 def punkt() -> Any:
-    """nltk's Punkt that knows what ours knows: the abbreviations, and which words also occur in small letters."""
+    """nltk's Punkt that knows what ours knows: the abbreviations, and which words are no names."""
     module: ModuleType = pytest.importorskip("nltk.tokenize.punkt")
     parameters = module.PunktParameters()
     parameters.abbrev_types |= sentence_count._ABBREVIATIONS
-    for word in sentence_count._STARTERS:
+    for word in sentence_count._NO_NAMES:
         parameters.ortho_context[word] |= module._ORTHO_MID_LC
+        if word not in sentence_count._BEGINNERS:
+            parameters.ortho_context[word] |= module._ORTHO_MID_UC
     return module.PunktSentenceTokenizer(parameters)
 
 
