@@ -3,7 +3,7 @@
 Punkt (Kiss and Strunk 2006) looks at full stops, question and exclamation marks before a space or closing mark, and
 at nothing else: a new line ends no sentence, and the "1." of a list is one. What its English model learned from
 newspapers is here a list of the abbreviations it knows and of words that begin sentences; it knows more of the latter,
-so the two may differ by one where a full stop follows an abbreviation, an initial or three dots (14 of 3983 texts of
+so the two may differ by one where a full stop follows an abbreviation, an initial or three dots (11 of 3983 texts of
 public benchmarks did).
 """
 
