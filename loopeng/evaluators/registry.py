@@ -13,6 +13,7 @@ from pydantic.errors import PydanticUserError
 
 from loopeng.errors import TaskError, UsageError
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
+from loopeng.evaluators.ifeval import Ifeval
 from loopeng.evaluators.json_format import JsonFormat
 from loopeng.evaluators.limits import Length, Sentences
 from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
@@ -45,6 +46,7 @@ def _typed(kind: type[TypedEvaluator[Any]]) -> EvaluatorType:
 
 _BUILT_IN = (
     _typed(Contains),
+    _typed(Ifeval),
     _typed(JsonFormat),
     _typed(Length),
     _typed(Regex),

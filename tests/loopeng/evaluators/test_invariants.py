@@ -27,6 +27,14 @@ SPECS: list[dict[str, Any]] = [
     {"type": "json", "required": ["a", "b"]},
     {"type": "json", "allow_fences": True},
     {"type": "python", "function": "operator:truth"},
+    {
+        "type": "ifeval",
+        "instructions": [
+            {"id": "keywords:existence", "kwargs": {"keywords": ["{{ product }}", "secret"]}},
+            {"id": "punctuation:no_comma"},
+        ],
+    },
+    {"type": "ifeval", "mode": "loose", "instructions": [{"id": "startend:quotation"}]},
 ]
 PIECES = [
     "a",
