@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from loopeng.ports import EvaluationContext
 from loopeng.prompts import find_placeholders, render_text
-from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Sample
+from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, FaultSide, Sample
 
 __all__ = [
     "HIDDEN",
@@ -46,7 +46,10 @@ P = TypeVar("P", bound=EvaluatorParams)
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check saw. ``category`` and ``feedback`` belong to the failure of the plain, not negated, sense."""
+    """What a check saw. All but the first three and ``metadata`` belong to the failure of the plain, not negated, sense.
+
+    ``remedy`` stands for the default one of the category; ``fault_side`` is whose fault the failure is.
+    """
 
     passed: bool
     score: float
@@ -54,6 +57,8 @@ class Finding:
     category: str | None = None
     feedback: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    remedy: str | None = None
+    fault_side: FaultSide = "model"
 
 
 class TypedEvaluator(ABC, Generic[P]):
@@ -99,18 +104,19 @@ class TypedEvaluator(ABC, Generic[P]):
         finding = self.check(sample, attempt, context)
         if not 0 <= finding.score <= 1:
             raise ValueError(f"a score must be between 0 and 1, not {finding.score!r}")
-        passed, score, category = finding.passed, finding.score, finding.category
+        passed, score, category, remedy = finding.passed, finding.score, finding.category, finding.remedy
         if self.spec.negate:
-            passed, score, category = not passed, 1.0 - score, self.negated_category
+            passed, score, category, remedy = not passed, 1.0 - score, self.negated_category, None
         common = {"evaluator": self.id, "score": score, "passed": passed, "metadata": dict(finding.metadata)}
         if passed:
             return EvalResult(reason=finding.reason, **common)
-        remedy = self.default_remedy(category) if category else None
+        remedy = remedy or (self.default_remedy(category) if category else None)
         return EvalResult(
             reason=finding.reason,
             feedback=(remedy or _UNWANTED) if self.spec.negate else finding.feedback,
             category=category,
             remedy=self.spec.remedy or remedy,
+            fault_side=finding.fault_side,
             **common,
         )
 

@@ -14,6 +14,7 @@ from pydantic.errors import PydanticUserError
 from loopeng.errors import TaskError, UsageError
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
 from loopeng.evaluators.json_format import JsonFormat
+from loopeng.evaluators.json_schema import JsonSchemaParams, json_schema_evaluator
 from loopeng.evaluators.limits import Length, Sentences
 from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
 from loopeng.evaluators.text import Contains, Regex
@@ -46,6 +47,7 @@ def _typed(kind: type[TypedEvaluator[Any]]) -> EvaluatorType:
 _BUILT_IN = (
     _typed(Contains),
     _typed(JsonFormat),
+    EvaluatorType("json_schema", JsonSchemaParams, json_schema_evaluator),
     _typed(Length),
     _typed(Regex),
     _typed(Sentences),

@@ -26,6 +26,8 @@ SPECS: list[dict[str, Any]] = [
     {"type": "sentences", "max": 1},
     {"type": "json", "required": ["a", "b"]},
     {"type": "json", "allow_fences": True},
+    {"type": "json_schema", "schema": {"type": "array", "items": {"type": "string"}, "maxItems": 1}},
+    {"type": "json_schema", "schema": {"properties": {"a": False}, "additionalProperties": {"minLength": 3}}},
     {"type": "python", "function": "operator:truth"},
 ]
 PIECES = [
