@@ -46,9 +46,9 @@ P = TypeVar("P", bound=EvaluatorParams)
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check saw. All but the first three and ``metadata`` belong to the failure of the plain, not negated, sense.
+    """What a check saw. ``category``, ``feedback`` and ``remedy`` belong to a failure of the plain, not negated, sense.
 
-    ``remedy`` stands for the default one of the category; ``fault_side`` is whose fault the failure is.
+    ``remedy`` stands for the default one of the category; ``fault_side`` is whose fault a failure is.
     """
 
     passed: bool
@@ -90,6 +90,11 @@ class TypedEvaluator(ABC, Generic[P]):
     def placeholders(self) -> frozenset[str]:
         """Fields of the sample (or ``target``) that the parameters refer to."""
         return frozenset()
+
+    @property
+    def reads_text_alone(self) -> bool:
+        """Whether the same text gets the same result again; not where time, tokens or steps count."""
+        return True
 
     @abstractmethod
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:

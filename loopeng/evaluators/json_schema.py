@@ -21,6 +21,7 @@ __all__ = ["JsonSchema", "JsonSchemaParams", "json_schema_evaluator"]
 
 _MAX_TOLD = 3  # broken rules in one feedback
 _MAX_KEPT = 20  # in the metadata
+_MAX_DEPTH = 50  # of an answer: the library calls itself several times for each level
 
 
 class JsonSchemaParams(EvaluatorParams):
@@ -67,10 +68,9 @@ class JsonSchema(TypedEvaluator[JsonSchemaParams]):
         value = read_json(attempt.text, allow_fences=self.params.allow_fences)
         if isinstance(value, Finding):
             return value
-        try:
-            broken = self._rules.broken_by(value)
-        except RecursionError:
+        if _is_deeper(value, _MAX_DEPTH):
             return Finding(False, 0.0, "nested too deeply", "json.parse", "Answer with simpler JSON.")
+        broken = self._rules.broken_by(value)
         if not broken:
             return Finding(True, 1.0, "is JSON as the schema wants it")
         score = 1 - len(broken) / len(self._rules.by_category)
@@ -108,11 +108,16 @@ def _read(params: JsonSchemaParams, base_dir: Path | None) -> dict[str, Any]:
     return schema
 
 
+def _is_deeper(value: Any, depth: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth < 0 or any(_is_deeper(each, depth - 1) for each in inner)
+
+
 def _told(found: Break, sample: Sample, attempt: Attempt) -> str:
     """The broken rule for the model: the schema is no secret, but keys that the answer made up may be the target."""
     of = f"{found.rule.subject[0].upper()}{found.rule.subject[1:]}"
     if found.rule.keyword == "required":
         return f"{of} lacks {quoted(missing_keys(found))}."
     if found.rule.keyword == "additionalProperties":
-        return redact(f"{of} must not have {quoted(extra_keys(found))}.", sample, attempt)
+        return f"{of} must not have {redact(quoted(extra_keys(found)), sample, attempt)}."
     return sentence_of(found.rule)

@@ -1,9 +1,9 @@
 """A JSON Schema as a list of rules, each with a name of its own, and which of them a value breaks.
 
-A **rule** is one keyword at one place of the schema that can fail: ``minLength`` of the property ``name``. Its name, the
-category of a failure, is of the schema and never of a value: ``json.schema.name.minLength``, and for the items of a list
-``json.schema.orders[].price.type``. What stands inside ``anyOf``, ``oneOf`` and ``not`` is no rule of its own, since
-none of it must hold; what several ``$ref`` share is one rule.
+A **rule** is one keyword at one place of the schema that can fail: ``minLength`` of the property ``name``. Its name,
+the category of a failure, is of the schema and never of a value: ``json.schema.name.minLength``, and for the items of
+a list ``json.schema.orders[].price.type``. What stands inside ``anyOf``, ``oneOf`` and ``not`` is no rule of its own,
+since none of it must hold; what several ``$ref`` share is one rule.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from loopeng.errors import TaskError
-from loopeng.evaluators.wording import quoted
+from loopeng.evaluators.schema_places import IN_PLACE, ROOT, SchemaPlace, schemas_in
 from loopeng.validation import did_you_mean
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Break", "SchemaRule", "SchemaRules"]
 
-_ROOT = "json.schema"
 _LATEST = "https://json-schema.org/draft/2020-12/schema"
 _FALSE: dict[str, Any] = {"not": {}}  # the schema ``false`` as one with a place of its own
 
@@ -49,7 +49,6 @@ _DESCRIBES = frozenset({
 _REFERS = ("$ref", "$dynamicRef", "$recursiveRef")
 _ONLY_FALSE = ("additionalItems", "additionalProperties")  # fail themselves where they are false
 _FLAGS_ONCE = ("exclusiveMaximum", "exclusiveMinimum")  # in draft 4 they only change the limit beside them
-_NEED_NOT_HOLD = ("anyOf", "contains", "if", "not", "oneOf", "unevaluatedItems", "unevaluatedProperties")
 
 
 @dataclass(frozen=True)
@@ -71,18 +70,6 @@ class Break:
     value: Any
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a schema stands, and what it is about; ``holds`` is false where it is only one of several choices."""
-
-    path: str = _ROOT
-    subject: str = "the JSON"
-    holds: bool = True
-
-    def inner(self, token: str, subject: str | None = None) -> _Place:
-        return replace(self, path=self.path + token, subject=subject or self.subject)
-
-
 class SchemaRules:
     """All rules of a schema, in the order of the schema. Raises TaskError where the schema is not one."""
 
@@ -98,20 +85,18 @@ class SchemaRules:
         self._num_uses = Counter(_references_in(self._schema))
         self._rules: dict[tuple[int, str], SchemaRule] = {}
         self._seen: set[tuple[int, bool]] = set()
+        self._in_place: dict[int, set[int]] = {}  # schema -> those it hands the same value on to
         self._specification = specification_with(dialect)
         _name_false(self._schema.get("$defs"), self._schema.get("definitions"))
         registry: Registry[Any] = Registry()  # an empty one: nothing is fetched
-        self._visit(self._schema, _Place(), registry.resolver_with_root(self._resource(self._schema)))
+        self._visit(self._schema, SchemaPlace(), registry.resolver_with_root(self._resource(self._schema)))
+        self._refuse_circles()
         checker = self._draft.FORMAT_CHECKER if check_formats else None
         self._validator: Validator = self._draft(self._schema, registry=registry, format_checker=checker)
         self.by_category = {rule.category: rule for rule in self._rules.values()}
-        try:
-            self.broken_by(None)
-        except RecursionError:
-            raise TaskError("the schema refers to itself without end") from None
 
     def broken_by(self, value: Any) -> list[Break]:
-        """What ``value`` breaks, one for each rule, in the order of the schema. Raises RecursionError."""
+        """What ``value`` breaks, one for each rule, in the order of the schema."""
         order = {category: index for index, category in enumerate(self.by_category)}
         found: dict[str, Break] = {}
         for error in sorted(self._validator.iter_errors(value), key=_place_of):
@@ -122,7 +107,7 @@ class SchemaRules:
     def _resource(self, schema: dict[str, Any]) -> Any:
         return self._specification.create_resource(schema)
 
-    def _visit(self, schema: Any, place: _Place, resolver: Any) -> None:
+    def _visit(self, schema: Any, place: SchemaPlace, resolver: Any) -> None:
         if not isinstance(schema, dict) or (id(schema), place.holds) in self._seen:
             return
         self._seen.add((id(schema), place.holds))
@@ -135,13 +120,17 @@ class SchemaRules:
                 self._rules[id(schema), keyword] = SchemaRule(category, keyword, place.subject, schema)
         for keyword in keywords:
             if keyword in _REFERS:
-                self._follow(str(schema[keyword]), place, resolver)
-            for holder, key, inner in _inside(keyword, schema, place):
+                target = self._follow(str(schema[keyword]), place, resolver)
+                self._in_place.setdefault(id(schema), set()).add(id(target))
+            for holder, key, inner in schemas_in(keyword, schema, place):
                 if holder[key] is False and keyword not in _ONLY_FALSE and inner.holds:
                     holder[key] = dict(_FALSE)
+                if keyword in IN_PLACE:
+                    self._in_place.setdefault(id(schema), set()).add(id(holder[key]))
                 self._visit(holder[key], inner, resolver)
 
-    def _follow(self, reference: str, place: _Place, resolver: Any) -> None:
+    def _follow(self, reference: str, place: SchemaPlace, resolver: Any) -> Any:
+        """Visit what a reference names, and give it."""
         from referencing.exceptions import Unresolvable
 
         try:
@@ -153,8 +142,16 @@ class SchemaRules:
             raise TaskError(f"the schema refers to {reference!r}, which is not in it", suggestion=hint)
         if self._num_uses[reference] > 1:
             name = reference.rpartition("/")[2].lstrip("#") or reference
-            place = replace(place, path=f"{_ROOT}.#{name}", subject=f'each "{name}"')
+            place = replace(place, path=f"{ROOT}.#{name}", subject=f'each "{name}"')
         self._visit(found.contents, place, found.resolver)
+        return found.contents
+
+    def _refuse_circles(self) -> None:
+        """A schema that hands its value on to itself has no end; one about the parts of its value ends with them."""
+        try:
+            TopologicalSorter(self._in_place).prepare()
+        except CycleError:
+            raise TaskError("the schema refers to itself without end") from None
 
     def _fails_itself(self, keyword: str, schema: Mapping[str, Any]) -> bool:
         value = schema[keyword]
@@ -240,49 +237,3 @@ def _free(name: str, taken: set[str]) -> str:
 def _place_of(error: ValidationError) -> list[tuple[bool, int, str]]:
     """For sorting: items by their number, keys by their name."""
     return [(isinstance(part, str), 0 if isinstance(part, str) else part, str(part)) for part in error.absolute_path]
-
-
-_Inner = tuple[Any, str | int, _Place]  # the holder of a schema, its key there, and its place
-
-
-def _inside(keyword: str, schema: dict[str, Any], place: _Place) -> Iterator[_Inner]:
-    """The schemas inside one keyword."""
-    value = schema[keyword]
-    if keyword in _NEED_NOT_HOLD:
-        choices = range(len(value)) if isinstance(value, list) else [keyword]
-        holder = value if isinstance(value, list) else schema
-        yield from ((holder, key, replace(place, path=f"{place.path}.{keyword}", holds=False)) for key in choices)
-    elif isinstance(value, list) and keyword in ("allOf", "items", "prefixItems"):
-        for index in range(len(value)):
-            one_of = place.inner(f"[{index}]", f"item {index + 1} of {place.subject}")
-            yield value, index, place.inner(f".allOf[{index}]") if keyword == "allOf" else one_of
-    elif isinstance(value, dict):
-        yield from _named(keyword, value, place)
-    if isinstance(value, dict | bool) and (single := _single(keyword, schema, place)) is not None:
-        yield schema, keyword, single
-
-
-def _named(keyword: str, schemas: dict[str, Any], place: _Place) -> Iterator[_Inner]:
-    for name in schemas:
-        if keyword == "properties":
-            subject = quoted([name]) + ("" if place.path == _ROOT else f" in {place.subject}")
-            yield schemas, name, place.inner(f".{name}", subject)
-        elif keyword == "patternProperties":
-            subject = f"each value in {place.subject} with a key that matches {name}"
-            yield schemas, name, place.inner(f".{{{name}}}", subject)
-        elif keyword in ("dependencies", "dependentSchemas"):
-            yield schemas, name, place.inner(f".if[{name}]")
-
-
-def _single(keyword: str, schema: Mapping[str, Any], place: _Place) -> _Place | None:
-    has_keys = "properties" in schema or "patternProperties" in schema
-    item = "further item" if "prefixItems" in schema else "item"
-    tokens = {
-        "additionalItems": ("[+]", f"each further item of {place.subject}"),
-        "additionalProperties": (".*", f"each {'other ' if has_keys else ''}value in {place.subject}"),
-        "else": (".else", None),
-        "items": ("[]", f"each {item} of {place.subject}"),
-        "propertyNames": (".<key>", f"each key of {place.subject}"),
-        "then": (".then", None),
-    }
-    return place.inner(*tokens[keyword]) if keyword in tokens else None
