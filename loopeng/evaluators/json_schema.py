@@ -70,7 +70,10 @@ class JsonSchema(TypedEvaluator[JsonSchemaParams]):
             return value
         if _is_deeper(value, _MAX_DEPTH):
             return Finding(False, 0.0, "nested too deeply", "json.parse", "Answer with simpler JSON.")
-        broken = self._rules.broken_by(value)
+        try:
+            broken = self._rules.broken_by(value)
+        except OverflowError:  # no share of it can be computed
+            return Finding(False, 0.0, "a number is too large", "json.parse", "Answer with smaller numbers.")
         if not broken:
             return Finding(True, 1.0, "is JSON as the schema wants it")
         score = 1 - len(broken) / len(self._rules.by_category)

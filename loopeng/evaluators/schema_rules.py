@@ -48,6 +48,7 @@ _DESCRIBES = frozenset({
 # fmt: on
 _REFERS = ("$ref", "$dynamicRef", "$recursiveRef")
 _ONLY_FALSE = ("additionalItems", "additionalProperties")  # fail themselves where they are false
+_MAY_BE_FALSE = (*_ONLY_FALSE, "unevaluatedItems", "unevaluatedProperties")
 _FLAGS_ONCE = ("exclusiveMaximum", "exclusiveMinimum")  # in draft 4 they only change the limit beside them
 
 
@@ -123,7 +124,7 @@ class SchemaRules:
                 target = self._follow(str(schema[keyword]), place, resolver)
                 self._in_place.setdefault(id(schema), set()).add(id(target))
             for holder, key, inner in schemas_in(keyword, schema, place):
-                if holder[key] is False and keyword not in _ONLY_FALSE and inner.holds:
+                if holder[key] is False and keyword not in _MAY_BE_FALSE:
                     holder[key] = dict(_FALSE)
                 if keyword in IN_PLACE:
                     self._in_place.setdefault(id(schema), set()).add(id(holder[key]))
@@ -192,7 +193,9 @@ def _draft_of(schema: Mapping[str, Any]) -> tuple[Any, str]:
 
     dialect = schema.get("$schema", _LATEST)
     unknown: Any = object()
-    draft: Any = jsonschema.validators.validator_for(schema, default=unknown)
+    draft: Any = unknown
+    if isinstance(dialect, str):
+        draft = jsonschema.validators.validator_for(schema, default=unknown)
     if "$schema" in schema and (draft is unknown or "draft-03" in str(dialect)):
         raise TaskError(f"the schema's $schema is {dialect!r}", suggestion=f"draft 4 or later, as in {_LATEST}")
     return (jsonschema.Draft202012Validator if draft is unknown else draft), str(dialect)

@@ -189,6 +189,28 @@ def test_a_schema_may_refer_to_itself(judge: Judge) -> None:
         assert of(deep, judge, tree).category == category
 
 
+def test_schemas_with_names_of_their_own_are_found(judge: Judge) -> None:
+    schema = {
+        "$id": "https://example.org/ticket",
+        "properties": {"a": {"$ref": "item"}, "b": {"$ref": "#text"}, "c": {"$dynamicRef": "#text"}},
+        "$defs": {
+            "one": {"$id": "item", "items": {"$ref": "#/$defs/number"}, "$defs": {"number": {"type": "number"}}},
+            "two": {"$anchor": "text", "type": "string"},
+            "never": False,
+        },
+        "additionalProperties": {"$ref": "#/$defs/never"},
+    }
+    assert of({"a": [1], "b": "x", "c": "y"}, judge, schema).passed
+    categories = [of(value, judge, schema).category for value in ({"a": ["x"]}, {"b": 1}, {"c": 1}, {"d": 1})]
+    assert categories == ["json.schema.a[].type", "json.schema.b.type", "json.schema.b.type", "json.schema.*.not"]
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "1" + "0" * 400])
+def test_a_number_beyond_all_bounds_is_the_models_mistake(text: str, judge: Judge) -> None:
+    result = judge(text, type="json_schema", schema={"multipleOf": 0.1})
+    assert (result.error, result.passed, result.category) == (None, False, "json.parse")
+
+
 def test_one_mistake_has_one_fingerprint_whatever_the_value() -> None:
     """Values, keys that answers make up, and how many keys are missing are no part of it."""
     schema = {"type": "object", "required": ["a", "b"], "additionalProperties": {"type": "number"}}
@@ -269,6 +291,7 @@ def test_formats_are_checked_where_asked_for(judge: Judge) -> None:
         ({"schema": {"properties": {"a": {"not": {"$ref": "#/properties/a"}}}}}, "refers to itself without end"),
         ({"schema": {"$schema": "http://json-schema.org/draft-03/schema#"}}, "draft 4 or later"),
         ({"schema": {"$schema": "urn:mine"}}, "draft 4 or later"),
+        ({"schema": {"$schema": 7}}, "draft 4 or later"),
         ({"schema": {"format": "shoe-size"}, "check_formats": True}, "cannot be checked here"),
         ({"file": "nothing.json"}, "'nothing.json' cannot be read"),
         ({"file": "list.json"}, "is not a JSON object"),
