@@ -90,16 +90,19 @@ def record(state: AttemptState, context: AttemptContext) -> AttemptState:
 
 
 def _judge(context: AttemptContext, desk: Desk, draft: Attempt) -> Attempt:
-    """The draft with its verdict. The same text as before is not evaluated again."""
+    """The draft with its verdict. The same text as before is not evaluated again, where the text alone decides."""
     if draft.error is not None:
         return draft
+    task, evaluators = context.harness.task, context.harness.evaluators
     earlier = tuple(attempt for attempt in desk.in_order if attempt.attempt_index < draft.attempt_index)
-    for twin in earlier:
-        if twin.text == draft.text and twin.verdict != "error":
-            carried = {"results": twin.results, "verdict": twin.verdict, "score": twin.score}
-            return draft.model_copy(update=carried | {"duplicate_of": twin.attempt_index})
-    evaluation = EvaluationContext(engine=context.harness.engine, earlier_attempts=earlier)
-    results = run_evaluators(context.harness.evaluators, desk.sample, draft, evaluation)
-    task = context.harness.task
-    verdict, score = judge_attempt(results, task.pass_, {spec.id: spec.weight for spec in task.evaluators})
-    return draft.model_copy(update={"results": results, "verdict": verdict, "score": score})
+    twin = next((each for each in earlier if each.text == draft.text and each.verdict != "error"), None)
+    if twin is not None and all(getattr(each, "reads_text_alone", True) for each in evaluators):
+        results, verdict, score = twin.results, twin.verdict, twin.score
+    else:
+        evaluation = EvaluationContext(engine=context.harness.engine, earlier_attempts=earlier)
+        results = run_evaluators(evaluators, desk.sample, draft, evaluation)
+        verdict, score = judge_attempt(results, task.pass_, {spec.id: spec.weight for spec in task.evaluators})
+    duplicate_of = twin.attempt_index if twin is not None else None
+    return draft.model_copy(
+        update={"results": results, "verdict": verdict, "score": score, "duplicate_of": duplicate_of}
+    )

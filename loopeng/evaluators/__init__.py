@@ -1,7 +1,7 @@
 """Evaluators: what decides whether an answer is good enough.
 
-Types that ship: contains, ifeval, json, length, python, regex, sentences. ``@evaluator`` registers a
-function as another.
+Types that ship: composite, contains, cost, json, json_schema, latency, length, python, regex, sentences, tokens,
+tool_calls. ``@evaluator`` registers a function as another, and so does an entry point of an installed package.
 """
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator

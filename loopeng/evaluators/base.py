@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from loopeng.ports import EvaluationContext
 from loopeng.prompts import find_placeholders, render_text
-from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Sample
+from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, FaultSide, Sample
 
 __all__ = [
     "HIDDEN",
@@ -46,7 +46,10 @@ P = TypeVar("P", bound=EvaluatorParams)
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check saw. ``category`` and ``feedback`` belong to the failure of the plain, not negated, sense."""
+    """What a check saw. ``category``, ``feedback`` and ``remedy`` belong to a failure of the plain, not negated, sense.
+
+    ``remedy`` stands for the default one of the category; ``fault_side`` is whose fault a failure is.
+    """
 
     passed: bool
     score: float
@@ -54,6 +57,8 @@ class Finding:
     category: str | None = None
     feedback: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    remedy: str | None = None
+    fault_side: FaultSide = "model"
 
 
 class TypedEvaluator(ABC, Generic[P]):
@@ -86,6 +91,11 @@ class TypedEvaluator(ABC, Generic[P]):
         """Fields of the sample (or ``target``) that the parameters refer to."""
         return frozenset()
 
+    @property
+    def reads_text_alone(self) -> bool:
+        """Whether the same text gets the same result again; not where time, tokens or steps count."""
+        return True
+
     @abstractmethod
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         """Look at one answer in the plain sense. Raising means that the evaluator broke."""
@@ -99,18 +109,19 @@ class TypedEvaluator(ABC, Generic[P]):
         finding = self.check(sample, attempt, context)
         if not 0 <= finding.score <= 1:
             raise ValueError(f"a score must be between 0 and 1, not {finding.score!r}")
-        passed, score, category = finding.passed, finding.score, finding.category
+        passed, score, category, remedy = finding.passed, finding.score, finding.category, finding.remedy
         if self.spec.negate:
-            passed, score, category = not passed, 1.0 - score, self.negated_category
+            passed, score, category, remedy = not passed, 1.0 - score, self.negated_category, None
         common = {"evaluator": self.id, "score": score, "passed": passed, "metadata": dict(finding.metadata)}
         if passed:
             return EvalResult(reason=finding.reason, **common)
-        remedy = self.default_remedy(category) if category else None
+        remedy = remedy or (self.default_remedy(category) if category else None)
         return EvalResult(
             reason=finding.reason,
             feedback=(remedy or _UNWANTED) if self.spec.negate else finding.feedback,
             category=category,
             remedy=self.spec.remedy or remedy,
+            fault_side=finding.fault_side,
             **common,
         )
 

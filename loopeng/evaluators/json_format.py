@@ -13,7 +13,7 @@ from loopeng.evaluators.wording import join_words, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
 
-__all__ = ["JsonFormat", "JsonParams"]
+__all__ = ["JsonFormat", "JsonParams", "read_json"]
 
 _FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 _MAX_STARTS = 20
@@ -47,17 +47,9 @@ class JsonFormat(TypedEvaluator[JsonParams]):
     negated_category = "json.present"
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
-        text = attempt.text.strip()
-        fenced = _FENCED.fullmatch(text) if self.params.allow_fences else None
-        text = fenced[1] if fenced else text
-        try:
-            value = _loads(text)
-        except (ValueError, RecursionError) as error:
-            if _holds_json(text):
-                feedback = "Answer with the JSON only, without any text or ``` around it."
-                return Finding(False, 0.5, "text stands around the JSON", "json.extra_text", feedback)
-            reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
-            return Finding(False, 0.0, f"not JSON: {reason}", "json.parse", "Answer with valid JSON.")
+        value = read_json(attempt.text, allow_fences=self.params.allow_fences)
+        if isinstance(value, Finding):
+            return value
         return self._check_value(value)
 
     def _check_value(self, value: Any) -> Finding:
@@ -84,6 +76,21 @@ class JsonFormat(TypedEvaluator[JsonParams]):
             "json.missing_key": f"The JSON object must have the keys {keys}.",
             self.negated_category: "Do not answer in JSON.",
         }.get(category)
+
+
+def read_json(text: str, *, allow_fences: bool) -> Any:
+    """The answer's value; the finding where the answer is not JSON and nothing else."""
+    text = text.strip()
+    fenced = _FENCED.fullmatch(text) if allow_fences else None
+    text = fenced[1] if fenced else text
+    try:
+        return _loads(text)
+    except (ValueError, RecursionError) as error:
+        if _holds_json(text):
+            feedback = "Answer with the JSON only, without any text or ``` around it."
+            return Finding(False, 0.5, "text stands around the JSON", "json.extra_text", feedback)
+        reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        return Finding(False, 0.0, f"not JSON: {reason}", "json.parse", "Answer with valid JSON.")
 
 
 def _loads(text: str) -> Any:

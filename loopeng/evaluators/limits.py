@@ -12,10 +12,21 @@ from loopeng.evaluators.wording import aim_above, aim_below, count_of, join_word
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
 
-__all__ = ["Length", "LengthParams", "Sentences", "SentencesParams", "count_words"]
+__all__ = [
+    "Length",
+    "LengthParams",
+    "Limits",
+    "Sentences",
+    "SentencesParams",
+    "Side",
+    "bound_of",
+    "count_words",
+    "nearness",
+    "side_of",
+]
 
-_Side = Literal["over", "under"]
-_Limits = tuple[int | None, int | None]  # least and most, both included
+Side = Literal["over", "under"]
+Limits = tuple[int | None, int | None]  # least and most, both included
 
 _SPLIT_WORDS = str.maketrans("—–", "  ")
 
@@ -29,22 +40,24 @@ def count_words(text: str) -> int:
     return sum(any(map(str.isalnum, word)) for word in text.translate(_SPLIT_WORDS).split())
 
 
-def _side(count: int, limits: _Limits) -> _Side | None:
+def side_of(count: int, limits: Limits) -> Side | None:
+    """On which side of the limits a count is; None within them."""
     low, high = limits
     if high is not None and count > high:
         return "over"
     return "under" if low is not None and count < low else None
 
 
-def _score(count: int, limits: _Limits) -> float:
+def nearness(count: int, limits: Limits) -> float:
+    """1 within the limits, else how near: half for twice, or half, of what is allowed."""
     low, high = limits
-    side = _side(count, limits)
+    side = side_of(count, limits)
     if side == "over":
         return (high or 0) / count
     return count / (low or 1) if side == "under" else 1.0
 
 
-def _bound(side: _Side, limits: _Limits, unit: str) -> str:
+def bound_of(side: Side, limits: Limits, unit: str) -> str:
     """``at most 25 words``: the limit itself, for feedback."""
     low, high = limits
     if low == high:
@@ -52,7 +65,7 @@ def _bound(side: _Side, limits: _Limits, unit: str) -> str:
     return f"at most {count_of(high or 0, unit)}" if side == "over" else f"at least {count_of(low or 0, unit)}"
 
 
-def _aim(side: _Side, limits: _Limits, unit: str) -> str | None:
+def _aim(side: Side, limits: Limits, unit: str) -> str | None:
     """``at most 20 words``: what a rule asks for, well inside the limit. None where this side has no limit."""
     low, high = limits
     if (high if side == "over" else low) is None:
@@ -63,7 +76,7 @@ def _aim(side: _Side, limits: _Limits, unit: str) -> str | None:
     return f"{'at most' if side == 'over' else 'at least'} {count_of(aim, unit)}"
 
 
-def _outside(limits: _Limits, unit: str) -> str:
+def _outside(limits: Limits, unit: str) -> str:
     """What a negated limit asks for."""
     low, high = limits
     parts = [f"fewer than {low}"] if low is not None and low > 1 else []
@@ -72,7 +85,7 @@ def _outside(limits: _Limits, unit: str) -> str:
 
 
 class LengthParams(EvaluatorParams):
-    """_Limits on words and characters, both ends included. Space around the answer does not count."""
+    """Limits on words and characters, both ends included. Space around the answer does not count."""
 
     max_words: int | None = Field(None, ge=1)
     min_words: int | None = Field(None, ge=1)
@@ -90,9 +103,9 @@ class LengthParams(EvaluatorParams):
         return self
 
     @property
-    def limits(self) -> dict[str, _Limits]:
+    def limits(self) -> dict[str, Limits]:
         """By unit, those given."""
-        both: dict[str, _Limits] = {
+        both: dict[str, Limits] = {
             "word": (self.min_words, self.max_words),
             "character": (self.min_chars, self.max_chars),
         }
@@ -111,12 +124,12 @@ class Length(TypedEvaluator[LengthParams]):
         text = attempt.text.strip()
         counts = {"word": count_words(text), "character": len(text)}
         counts = {unit: counts[unit] for unit in self.params.limits}
-        score = min(_score(count, self.params.limits[unit]) for unit, count in counts.items())
+        score = min(nearness(count, self.params.limits[unit]) for unit, count in counts.items())
         for unit, count in counts.items():
             limits = self.params.limits[unit]
-            side = _side(count, limits)
+            side = side_of(count, limits)
             if side is not None:
-                bound = _bound(side, limits, unit)
+                bound = bound_of(side, limits, unit)
                 category = "length.too_long" if side == "over" else "length.too_short"
                 feedback = f"Use {bound} (the answer had {count})."
                 return Finding(False, score, f"{count_of(count, unit)}, {bound} wanted", category, feedback)
@@ -126,13 +139,13 @@ class Length(TypedEvaluator[LengthParams]):
         limits = self.params.limits
         if category == self.negated_category:
             return f"Use {join_words([_outside(each, unit) for unit, each in limits.items()], 'or')}."
-        side: _Side = "over" if category == "length.too_long" else "under"
+        side: Side = "over" if category == "length.too_long" else "under"
         aims = [aim for unit, each in limits.items() if (aim := _aim(side, each, unit))]
         return f"Use {join_words(aims, 'and')}." if aims else None
 
 
 class SentencesParams(EvaluatorParams):
-    """_Limits on the number of sentences, both ends included."""
+    """Limits on the number of sentences, both ends included."""
 
     min: int | None = Field(None, ge=1)
     max: int | None = Field(None, ge=1)
@@ -155,20 +168,20 @@ class Sentences(TypedEvaluator[SentencesParams]):
     negated_category = "sentences.within_limits"
 
     @property
-    def _limits(self) -> _Limits:
+    def _limits(self) -> Limits:
         return self.params.min, self.params.max
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         count = len(split_sentences(attempt.text))
-        side = _side(count, self._limits)
+        side = side_of(count, self._limits)
         if side is None:
             return Finding(True, 1.0, count_of(count, "sentence"))
-        bound = _bound(side, self._limits, "sentence")
+        bound = bound_of(side, self._limits, "sentence")
         category = "sentences.too_many" if side == "over" else "sentences.too_few"
         reason = f"{count_of(count, 'sentence')}, {bound} wanted"
         asked = "exactly one sentence" if side == "over" and self.params.max == 1 else bound
         feedback = f"Write {asked} (the answer had {count})."
-        return Finding(False, _score(count, self._limits), reason, category, feedback)
+        return Finding(False, nearness(count, self._limits), reason, category, feedback)
 
     def default_remedy(self, category: str) -> str | None:
         if category == self.negated_category:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -13,11 +14,16 @@ from pydantic.errors import PydanticUserError
 
 from loopeng.errors import TaskError, UsageError
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
+from loopeng.evaluators.budget import Cost, Latency, Tokens
+from loopeng.evaluators.combining import Composite, CompositeParams
 from loopeng.evaluators.ifeval import Ifeval
 from loopeng.evaluators.json_format import JsonFormat
+from loopeng.evaluators.json_schema import JsonSchemaParams, json_schema_evaluator
 from loopeng.evaluators.limits import Length, Sentences
+from loopeng.evaluators.plugins import load_plugin, plugin_names
 from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
 from loopeng.evaluators.text import Contains, Regex
+from loopeng.evaluators.trajectory import ToolCalls
 from loopeng.ports import Evaluator
 from loopeng.schema import EvaluatorSpec, Task
 from loopeng.validation import Problem, did_you_mean, validated
@@ -25,7 +31,7 @@ from loopeng.validation import Problem, did_you_mean, validated
 __all__ = ["EvaluatorSource", "EvaluatorType", "build_evaluators", "evaluator", "evaluator_types", "spec_problems"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_Build = Callable[[EvaluatorSpec, Any, Path | None], Evaluator]
+_Build = Callable[[EvaluatorSpec, Any, Path | None], "Evaluator | list[Problem]"]
 EvaluatorSource = EvaluatorSpec | Mapping[str, Any] | Evaluator | Callable[..., Any]
 """What an evaluator can be made from: a spec, a mapping with its keys, an evaluator, or a function."""
 
@@ -44,21 +50,68 @@ def _typed(kind: type[TypedEvaluator[Any]]) -> EvaluatorType:
     return EvaluatorType(kind.type_name, kind.params_model, lambda spec, params, _: kind(spec, params))
 
 
+def _composite(spec: EvaluatorSpec, params: CompositeParams, base_dir: Path | None) -> Evaluator | list[Problem]:
+    built = [_build(part, base_dir) for part in params.evaluators]
+    problems = [
+        Problem(
+            ("evaluators", index, *each.loc), f"part {params.evaluators[index].id!r}: {each.message}", each.suggestion
+        )
+        for index, part in enumerate(built)
+        if isinstance(part, list)
+        for each in part
+    ]
+    return problems or Composite(spec, params, [part for part in built if not isinstance(part, list)])
+
+
 _BUILT_IN = (
+    EvaluatorType("composite", CompositeParams, _composite),
     _typed(Contains),
     _typed(Ifeval),
+    _typed(Cost),
     _typed(JsonFormat),
+    EvaluatorType("json_schema", JsonSchemaParams, json_schema_evaluator),
+    _typed(Latency),
     _typed(Length),
     _typed(Regex),
     _typed(Sentences),
+    _typed(Tokens),
+    _typed(ToolCalls),
     EvaluatorType("python", PythonParams, python_evaluator),
 )
 _TYPES: dict[str, EvaluatorType] = {each.name: each for each in _BUILT_IN}
 
 
 def evaluator_types() -> dict[str, EvaluatorType]:
-    """All types by name: those that ship, then those registered, each in the order they came."""
+    """All types by name: those that ship, then those registered or installed. A broken package's are left out."""
+    for name in plugin_names():
+        with suppress(TaskError):
+            _type_of(name)
     return dict(_TYPES)
+
+
+def _type_of(name: str) -> EvaluatorType | None:
+    """The type of a name; an installed package is asked where nobody else has it. Raises TaskError: it is broken."""
+    found = None if name in _TYPES else load_plugin(name)
+    if found is not None and name not in _TYPES:  # importing it may have registered it
+        thing, owner = found
+        try:
+            _TYPES[name] = _plugin_type(name, thing)
+        except (TypeError, AttributeError, UsageError) as error:
+            raise TaskError(f"evaluator type {name!r} of package {owner} is none: {error}") from None
+    return _TYPES.get(name)
+
+
+def _plugin_type(name: str, thing: Any) -> EvaluatorType:
+    if isinstance(thing, EvaluatorType):
+        return replace(thing, name=name)
+    if isinstance(thing, type) and issubclass(thing, TypedEvaluator):
+        if missing := sorted(thing.__abstractmethods__):
+            raise TypeError(f"{thing.__name__} does not have {', '.join(missing)}")
+        return replace(_typed(thing), name=name)
+    if not callable(thing):
+        raise TypeError(f"{thing!r} is neither a TypedEvaluator nor a function")
+    evaluator(name)(thing)
+    return _TYPES[name]
 
 
 @overload
@@ -186,9 +239,13 @@ def _id_from(function: Callable[..., Any]) -> str:
 
 
 def _build(spec: EvaluatorSpec, base_dir: Path | None) -> Evaluator | list[Problem]:
-    kind = _TYPES.get(spec.type)
+    try:
+        kind = _type_of(spec.type)
+    except TaskError as error:
+        return [Problem(("type",), error.message, error.suggestion)]
     if kind is None:
-        hint = did_you_mean(spec.type, _TYPES) or f"there is: {', '.join(_TYPES)}"
+        known = list(dict.fromkeys([*_TYPES, *plugin_names()]))
+        hint = did_you_mean(spec.type, known) or f"there is: {', '.join(known)}"
         return [Problem(("type",), f"unknown evaluator type {spec.type!r}", hint)]
     params = validated(kind.params_model, spec.params)
     if isinstance(params, list):

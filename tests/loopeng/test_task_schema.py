@@ -21,7 +21,8 @@ def test_every_evaluator_type_and_its_keys_are_in_it() -> None:
     assert {each.removeprefix("#/$defs/") for each in references(schema)} <= definitions.keys()
     for name, kind in evaluator_types().items():
         properties = definitions[f"evaluator.{name}"]["properties"]
-        assert {"id", "weight", "negate", "remedy", *kind.params_model.model_fields} <= properties.keys()
+        own = {field.alias or key for key, field in kind.params_model.model_fields.items()}
+        assert {"id", "weight", "negate", "remedy", *own} <= properties.keys()
         assert properties["type"] == {"const": name}
 
 

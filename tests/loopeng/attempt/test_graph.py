@@ -109,6 +109,20 @@ def test_a_repeated_answer_is_not_evaluated_again_and_escalates(store: LoopStore
     assert outcome["verdict"] == "pass"
 
 
+def test_a_repeated_answer_is_measured_again_where_time_tokens_or_steps_count(store: LoopStore) -> None:
+    def agent(context: AgentContext) -> AgentResult:
+        spent = Usage(prompt_tokens=1, generated_tokens=10 - context.attempt_index)
+        return AgentResult(text="same", trajectory=[{"name": "step"}] * context.attempt_index, usage=spent)
+
+    few = {"id": "few", "type": "tokens", "max_generated": 9}
+    steps = {"id": "steps", "type": "tool_calls", "value": ["step", "step"]}
+    task = make_task(max_attempts=4)
+    attempts, outcome = play(store, Script(), task=task, agent=agent, evaluators=[few, steps])
+    assert [a.duplicate_of for a in attempts] == [None, 0, 0]
+    assert [[each.passed for each in a.results] for a in attempts] == [[False, False], [True, False], [True, True]]
+    assert outcome["verdict"] == "pass"
+
+
 def test_the_evaluators_reason_never_reaches_the_engine(store: LoopStore) -> None:
     for retry in ("feedback", "critique", "escalate", "resample"):
         script = Script("no", "nope", "never")

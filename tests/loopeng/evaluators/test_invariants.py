@@ -26,6 +26,26 @@ SPECS: list[dict[str, Any]] = [
     {"type": "sentences", "max": 1},
     {"type": "json", "required": ["a", "b"]},
     {"type": "json", "allow_fences": True},
+    {"type": "json_schema", "schema": {"type": "array", "items": {"type": "string"}, "maxItems": 1}},
+    {"type": "json_schema", "schema": {"properties": {"a": False}, "additionalProperties": {"minLength": 3}}},
+    {
+        "type": "composite",
+        "mode": "mean",
+        "threshold": 0.6,
+        "evaluators": [
+            {"id": "named", "type": "contains", "value": "{{ product }}", "weight": 2.0},
+            {"id": "right", "type": "contains", "value": "{{ target }}"},
+            {"id": "calm", "type": "contains", "value": "!", "negate": True},
+        ],
+    },
+    {
+        "type": "composite",
+        "mode": "any",
+        "evaluators": [
+            {"id": "short", "type": "length", "max_chars": 3},
+            {"id": "both", "type": "composite", "evaluators": [{"id": "form", "type": "json"}]},
+        ],
+    },
     {"type": "python", "function": "operator:truth"},
     {
         "type": "ifeval",
