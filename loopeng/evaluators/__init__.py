@@ -1,6 +1,7 @@
 """Evaluators: what decides whether an answer is good enough.
 
-Types that ship: contains, json, length, python, regex, sentences. ``@evaluator`` registers a function as another.
+Types that ship: answer_line, choice, contains, ends_with, exact, json, length, numeric, python, regex, sentences,
+similarity, starts_with, xml, yaml. ``@evaluator`` registers a function as another.
 """
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator

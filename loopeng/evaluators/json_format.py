@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
+from loopeng.evaluators.matching import unfenced
 from loopeng.evaluators.wording import join_words, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
 
 __all__ = ["JsonFormat", "JsonParams"]
 
-_FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 _MAX_STARTS = 20
 
 
@@ -48,8 +48,8 @@ class JsonFormat(TypedEvaluator[JsonParams]):
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         text = attempt.text.strip()
-        fenced = _FENCED.fullmatch(text) if self.params.allow_fences else None
-        text = fenced[1] if fenced else text
+        if self.params.allow_fences:
+            text = unfenced(text) or text
         try:
             value = _loads(text)
         except (ValueError, RecursionError) as error:

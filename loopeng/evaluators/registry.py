@@ -12,11 +12,16 @@ from pydantic import create_model
 from pydantic.errors import PydanticUserError
 
 from loopeng.errors import TaskError, UsageError
+from loopeng.evaluators.answers import AnswerLine, Exact
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
+from loopeng.evaluators.choice import Choice
 from loopeng.evaluators.json_format import JsonFormat
 from loopeng.evaluators.limits import Length, Sentences
+from loopeng.evaluators.markup import Xml, Yaml
+from loopeng.evaluators.numeric import Numeric
 from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
-from loopeng.evaluators.text import Contains, Regex
+from loopeng.evaluators.similarity import SimilarityParams, similarity_evaluator
+from loopeng.evaluators.text import Contains, EndsWith, Regex, StartsWith
 from loopeng.ports import Evaluator
 from loopeng.schema import EvaluatorSpec, Task
 from loopeng.validation import Problem, did_you_mean, validated
@@ -44,11 +49,20 @@ def _typed(kind: type[TypedEvaluator[Any]]) -> EvaluatorType:
 
 
 _BUILT_IN = (
+    _typed(AnswerLine),
+    _typed(Choice),
     _typed(Contains),
+    _typed(EndsWith),
+    _typed(Exact),
     _typed(JsonFormat),
     _typed(Length),
+    _typed(Numeric),
     _typed(Regex),
     _typed(Sentences),
+    EvaluatorType("similarity", SimilarityParams, similarity_evaluator),
+    _typed(StartsWith),
+    _typed(Xml),
+    _typed(Yaml),
     EvaluatorType("python", PythonParams, python_evaluator),
 )
 _TYPES: dict[str, EvaluatorType] = {each.name: each for each in _BUILT_IN}
