@@ -64,12 +64,16 @@ class _Options:
         return fold(text.strip(), ignore_case=self.ignore_case)
 
     def _label_in_prose(self) -> str:
-        """A label after a word such as option, or before a mark; most letters may stand alone too."""
+        """A label after a word such as option, before a mark, or alone; A and I alone only at the end or beside "or"."""
         every = "|".join(self.labels)
-        alone = "|".join(label for label in self.labels if label.isalpha() and label not in _WORDS_TOO) or "(?!)"
+        letters = [label for label in self.labels if label.isalpha()]
+        alone = "|".join(label for label in letters if label not in _WORDS_TOO) or "(?!)"
+        words = "|".join(label for label in letters if label in _WORDS_TOO) or "(?!)"
         marked = rf"(?i:option|choice|answer)\s+[*(]{{0,3}}({every})(?!\w)"
         enclosed = rf"(?<![\w.,])({every})(?:[):*]|\.(?=\s|$))"
-        return rf"{marked}|{enclosed}|(?<![\w'’.,-])({alone})(?![\w'’+#-]|\.\w)"
+        before = r"(?<![\w'’.,-])"
+        listed = rf"{before}({words})(?=,?\s*$|,?\s+(?:or|and)\s+[A-Z](?!\w))|\b(?:or|and)\s+({words})(?![\w'’])"
+        return rf"{marked}|{enclosed}|{before}({alone})(?![\w'’+#-]|\.\w)|{listed}"
 
     def named(self, text: str) -> set[int]:
         """The options that ``text`` names; what follows a last "the answer is" decides where it names one."""

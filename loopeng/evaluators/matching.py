@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from loopeng.evaluators.base import TARGET, EvaluatorParams, placeholders_in, redact, render_value
 from loopeng.evaluators.wording import join_words, quoted
@@ -28,7 +28,15 @@ __all__ = [
 ]
 
 Text = Annotated[str, Field(min_length=1)]
-OneOrMore = Text | Annotated[tuple[Text, ...], Field(min_length=1)]
+
+
+def _not_empty(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if not value:
+        raise ValueError("must not be empty")
+    return value
+
+
+OneOrMore = Annotated[Text | tuple[Text, ...], AfterValidator(_not_empty)]
 
 _TARGET_ALONE = re.compile(r"\s*\{\{\s*target\s*\}\}\s*")
 _FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)

@@ -39,7 +39,7 @@ _NUMBER = re.compile(
     rf"(?:[eE](?P<exponent>[-+]?\d+)(?!\w)|{_TEN})?"
     rf"(?P<percent>\s?\\?%|\sper ?cent\b)?"
 )
-_FRACTION = re.compile(r"(\d?)\s?\\[dt]?frac\s?\{\s?([\d.,]+)\s?\}\s?\{\s?([\d.,]+)\s?\}")
+_FRACTION = re.compile(r"(\d?)(\s?)\\[dt]?frac\s?\{\s?([\d.,]+)\s?\}\s?\{\s?([\d.,]+)\s?\}")
 _BOXED = "\\boxed{"
 
 
@@ -96,7 +96,7 @@ def boxed(text: str) -> str | None:
 def _cleaned(text: str) -> str:
     """One way of writing for signs, fractions and separators."""
     text = text.translate(_CHARACTERS).replace("{,}", ",").replace("\\!", "").replace("\\,", "\u2009")
-    return _FRACTION.sub(lambda found: f"{found[1]}{' ' if found[1] else ''}{found[2]}/{found[3]}", text)
+    return _FRACTION.sub(lambda each: f"{each[1]}{' ' if each[1] or each[2] else ''}{each[3]}/{each[4]}", text)
 
 
 def _number(match: re.Match[str]) -> Number | None:

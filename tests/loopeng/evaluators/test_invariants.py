@@ -28,7 +28,7 @@ SPECS: list[dict[str, Any]] = [
     {"type": "numeric", "value": "1/3", "where": ["line", "boxed", "first"]},
     {"type": "numeric", "value": -1, "where": "json", "path": "a[0]"},
     {"type": "similarity", "method": "levenshtein", "threshold": 0.5},
-    {"type": "similarity", "method": "rouge1", "threshold": 0.5, "value": ["a mug", "{{ target }} b"]},
+    {"type": "similarity", "method": "rouge1", "threshold": 0.5, "value": ["a b", "{{ target }} b"]},
     {"type": "similarity", "method": "rougeL", "threshold": 0.2, "ignore_case": True},
     {"type": "similarity", "method": "bleu", "threshold": 0.1, "value": "{{ product }} a b"},
     {"type": "starts_with", "any": ["a", "{{ product }}"]},
