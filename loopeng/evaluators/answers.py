@@ -103,7 +103,7 @@ class AnswerLineParams(ValueParams):
 
 
 class AnswerLine(TypedEvaluator[AnswerLineParams]):
-    """The answer ends in a line such as ``Answer: 42``, and what follows the marker is right. The last such line counts.
+    """The answer has a line such as ``Answer: 42``, and what follows the marker is right. The last such line counts.
 
     A full stop at the end makes no difference. Score of a failure: 0.25 where there is such a line, else 0.
     """

@@ -64,7 +64,7 @@ class _Options:
         return fold(text.strip(), ignore_case=self.ignore_case)
 
     def _label_in_prose(self) -> str:
-        """A label after a word such as option, before a mark, or alone; A and I alone only at the end or beside "or"."""
+        """A label after a word such as option, before a mark, or alone: A and I at the end or beside "or" only."""
         every = "|".join(self.labels)
         letters = [label for label in self.labels if label.isalpha()]
         alone = "|".join(label for label in letters if label not in _WORDS_TOO) or "(?!)"

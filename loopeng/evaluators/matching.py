@@ -1,4 +1,4 @@
-"""How texts are compared, in one place: folding, the values that count as right, and what may stand around an answer."""
+"""How texts are compared, in one place: folding, the values that count as right, and what stands around an answer."""
 
 from __future__ import annotations
 
