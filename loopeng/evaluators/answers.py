@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import Finding, TypedEvaluator, placeholders_in, redact
+from loopeng.evaluators.base import Finding, TypedEvaluator, placeholders_in
 from loopeng.evaluators.matching import (
     OneOrMore,
     Text,
@@ -126,9 +126,8 @@ class AnswerLine(TypedEvaluator[AnswerLineParams]):
         answer = _without_stop(self.params.folded(given))
         if answer in expected:
             return Finding(True, 1.0, f'the line says "{expected[answer]}"')
-        feedback = redact(f'The answer "{given}" is not the expected one.', sample, attempt)
         reason = f'the line says "{given}", not {quoted(expected.values())}'
-        return Finding(False, 0.25, reason, "answer_line.wrong", feedback)
+        return Finding(False, 0.25, reason, "answer_line.wrong", _NOT_EXPECTED)
 
     def _given(self, text: str) -> str | None:
         """What the answer's line says; None where there is no such line."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in, redact
+from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in
 from loopeng.evaluators.matching import OneOrMore, accepted_values, as_tuple, line_after, unfenced, uses_target
 from loopeng.evaluators.numerals import Number, boxed, numbers_in, read_number
 from loopeng.evaluators.wording import join_words, name_of, quoted
@@ -81,7 +81,7 @@ class Numeric(TypedEvaluator[NumericParams]):
         if near:
             return Finding(True, 1.0, f"{number.shown} is {near[0].shown}")
         reason = f"{number.shown} is not {join_words([each.shown for each in expected], 'or')}"
-        feedback = redact(f"The number {number.shown} is wrong. Check each step.", sample, attempt)
+        feedback = f"The number {number.shown} is wrong. Check each step."  # the model's own: hiding 18 in 18.5 would tell
         return Finding(False, 0.0, reason, "numeric.wrong", feedback)
 
     def _is_near(self, number: Number, expected: Number) -> bool:

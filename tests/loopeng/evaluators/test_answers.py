@@ -126,7 +126,7 @@ def test_answer_line_scores_a_line_higher_than_none_and_says_what_it_looks_for(j
     missing, wrong = (judge(text, type="answer_line", target="x") for text in ("y", "Answer: y"))
     assert (missing.score, wrong.score) == (0, 0.25)
     assert missing.remedy == 'End with a line that begins with "Answer:" and then gives the answer.'
-    assert wrong.feedback == 'The answer "y" is not the expected one.'
+    assert wrong.feedback == "The answer is not the expected one."
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ def test_numeric_says_what_is_wanted_and_never_the_number(judge: Judge) -> None:
     wrong = judge("It is 17", type="numeric", target="18")
     assert wrong.feedback == "The number 17 is wrong. Check each step."
     assert wrong.reason == "17 is not 18"
+    assert judge("18.5", type="numeric", target="18").feedback == "The number 18.5 is wrong. Check each step."
     line = judge("It is 18", type="numeric", target="18", where="line")
     assert line.feedback == line.remedy == 'End with a line that begins with "####" and then gives the number.'
     negated = judge("7", type="numeric", value=7, negate=True)
