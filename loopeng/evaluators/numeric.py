@@ -81,7 +81,8 @@ class Numeric(TypedEvaluator[NumericParams]):
         if near:
             return Finding(True, 1.0, f"{number.shown} is {near[0].shown}")
         reason = f"{number.shown} is not {join_words([each.shown for each in expected], 'or')}"
-        feedback = f"The number {number.shown} is wrong. Check each step."  # the model's own: hiding 18 in 18.5 would tell
+        # The number is the model's own and not redacted: to hide 18 in 18.5 would give it away.
+        feedback = f"The number {number.shown} is wrong. Check each step."
         return Finding(False, 0.0, reason, "numeric.wrong", feedback)
 
     def _is_near(self, number: Number, expected: Number) -> bool:
