@@ -106,20 +106,21 @@ def _referred(loc: Loc, source: TaskSource, name: str) -> str:
     return read_text(path, source.shown(name))
 
 
-def _no_file(loc: Loc, source: TaskSource, name: str) -> TaskError:
+def _no_file(loc: Loc, source: TaskSource, name: str, hint: str | None = None) -> TaskError:
     path = source.base_dir / name
     what = "this is a folder, not a file" if path.is_dir() else "there is no such file"
     folder = path.parent
     near = [each.name for each in folder.iterdir() if each.is_file()] if folder.is_dir() else []
     message = f"{'.'.join(map(str, loc))}: {what}: {source.shown(name)}"
-    return source.error(Problem(loc, message, did_you_mean(path.name, near)))
+    return source.error(Problem(loc, message, hint or did_you_mean(path.name, near)))
 
 
 def _samples(keys: TaskFile, source: TaskSource) -> tuple[tuple[Row, ...], tuple[Sample, ...]]:
     spec, loc = keys.dataset, ("dataset", "samples")
     if spec.path is not None:
         if not (source.base_dir / spec.path).is_file():
-            raise _no_file(("dataset", "path"), source, spec.path)
+            hint = f"make it with: {spec.made_by}" if spec.made_by else None
+            raise _no_file(("dataset", "path"), source, spec.path, hint)
         rows = read_rows(source.base_dir / spec.path, source.shown(spec.path))
     else:
         document = source.document

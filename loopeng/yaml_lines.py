@@ -15,7 +15,7 @@ from typing import Any
 from loopeng.errors import TaskError
 from loopeng.validation import Loc
 
-__all__ = ["YamlDocument", "parse_yaml", "read_text"]
+__all__ = ["YamlDocument", "compose_yaml", "parse_yaml", "read_text"]
 
 _MAX_NODES = 100_000
 _TAG = "tag:yaml.org,2002:"
@@ -65,12 +65,20 @@ def read_text(path: Path, shown: str | None = None) -> str:
 
 def parse_yaml(text: str, file: str | None = None) -> YamlDocument:
     """Parse one YAML document. Raises TaskError with the line."""
+    root = compose_yaml(text, file)
+    if root is None:
+        raise TaskError("the file is empty", file=file)
+    return _Reader(file).document(root)
+
+
+def compose_yaml(text: str, file: str | None = None) -> Any:
+    """The nodes of one YAML document, ruamel's; None where there is nothing. Raises TaskError with the line."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
     from ruamel.yaml.reader import ReaderError
 
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        return YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         raise _syntax_error(error, text, file) from None
     except ReaderError as error:
@@ -80,9 +88,6 @@ def parse_yaml(text: str, file: str | None = None) -> YamlDocument:
         raise TaskError("the file is nested too deeply", file=file) from None
     except Exception as error:  # noqa: BLE001  whatever a parser may raise on odd bytes, the file is what is wrong
         raise TaskError(f"this is not YAML: {' '.join(str(error).split())}", file=file) from None
-    if root is None:
-        raise TaskError("the file is empty", file=file)
-    return _Reader(file).document(root)
 
 
 def _syntax_error(error: Any, text: str, file: str | None) -> TaskError:

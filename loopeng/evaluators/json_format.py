@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
+from loopeng.evaluators.matching import unfenced
 from loopeng.evaluators.wording import join_words, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
 
 __all__ = ["JsonFormat", "JsonParams", "read_json"]
 
-_FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 _MAX_STARTS = 20
 
 
@@ -81,8 +81,8 @@ class JsonFormat(TypedEvaluator[JsonParams]):
 def read_json(text: str, *, allow_fences: bool) -> Any:
     """The answer's value; the finding where the answer is not JSON and nothing else."""
     text = text.strip()
-    fenced = _FENCED.fullmatch(text) if allow_fences else None
-    text = fenced[1] if fenced else text
+    if allow_fences:
+        text = unfenced(text) or text
     try:
         return _loads(text)
     except (ValueError, RecursionError) as error:

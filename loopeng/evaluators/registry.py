@@ -13,16 +13,21 @@ from pydantic import create_model
 from pydantic.errors import PydanticUserError
 
 from loopeng.errors import TaskError, UsageError
+from loopeng.evaluators.answers import AnswerLine, Exact
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
 from loopeng.evaluators.budget import Cost, Latency, Tokens
+from loopeng.evaluators.choice import Choice
 from loopeng.evaluators.combining import Composite, CompositeParams
 from loopeng.evaluators.ifeval import Ifeval
 from loopeng.evaluators.json_format import JsonFormat
 from loopeng.evaluators.json_schema import JsonSchemaParams, json_schema_evaluator
 from loopeng.evaluators.limits import Length, Sentences
+from loopeng.evaluators.markup import Xml, Yaml
+from loopeng.evaluators.numeric import Numeric
 from loopeng.evaluators.plugins import load_plugin, plugin_names
 from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
-from loopeng.evaluators.text import Contains, Regex
+from loopeng.evaluators.similarity import SimilarityParams, similarity_evaluator
+from loopeng.evaluators.text import Contains, EndsWith, Regex, StartsWith
 from loopeng.evaluators.trajectory import ToolCalls
 from loopeng.ports import Evaluator
 from loopeng.schema import EvaluatorSpec, Task
@@ -64,19 +69,28 @@ def _composite(spec: EvaluatorSpec, params: CompositeParams, base_dir: Path | No
 
 
 _BUILT_IN = (
+    _typed(AnswerLine),
+    _typed(Choice),
     EvaluatorType("composite", CompositeParams, _composite),
     _typed(Contains),
-    _typed(Ifeval),
     _typed(Cost),
+    _typed(EndsWith),
+    _typed(Exact),
+    _typed(Ifeval),
     _typed(JsonFormat),
     EvaluatorType("json_schema", JsonSchemaParams, json_schema_evaluator),
     _typed(Latency),
     _typed(Length),
+    _typed(Numeric),
+    EvaluatorType("python", PythonParams, python_evaluator),
     _typed(Regex),
     _typed(Sentences),
+    EvaluatorType("similarity", SimilarityParams, similarity_evaluator),
+    _typed(StartsWith),
     _typed(Tokens),
     _typed(ToolCalls),
-    EvaluatorType("python", PythonParams, python_evaluator),
+    _typed(Xml),
+    _typed(Yaml),
 )
 _TYPES: dict[str, EvaluatorType] = {each.name: each for each in _BUILT_IN}
 

@@ -1,49 +1,39 @@
-"""Evaluators that look for text: contains, regex."""
+"""Evaluators that look for text: contains, starts_with, ends_with, regex."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from typing import Annotated, ClassVar, Self
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import (
-    TARGET,
-    EvaluatorParams,
-    Finding,
-    TypedEvaluator,
-    placeholders_in,
-    redact,
-    render_value,
-)
+from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in, redact, render_value
+from loopeng.evaluators.matching import Text, TextsParams, fold, say_wanted, uses_target
 from loopeng.evaluators.wording import join_words, must_contain, name_of, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
 
-__all__ = ["Contains", "ContainsParams", "Regex", "RegexParams"]
-
-_Text = Annotated[str, Field(min_length=1)]
+__all__ = ["Contains", "ContainsParams", "EndsWith", "Regex", "RegexParams", "StartsWith"]
 
 
-class ContainsParams(EvaluatorParams):
+class ContainsParams(TextsParams):
     """Text the answer must contain; ``{{ name }}`` stands for a field of the sample or its target."""
 
-    value: _Text | None = Field(None, description="Text that must occur.")
-    any: tuple[_Text, ...] | None = Field(None, min_length=1, description="Texts of which one must occur.")
-    all: tuple[_Text, ...] | None = Field(None, min_length=1, description="Texts that must all occur.")
-    ignore_case: bool = False
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if sum(each is not None for each in (self.value, self.any, self.all)) != 1:
-            raise ValueError("give exactly one of 'value', 'any' and 'all'")
-        return self
+    all: tuple[Text, ...] | None = Field(None, min_length=1, description="Texts that must all occur.")
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What to look for, unrendered."""
-        return (self.value,) if self.value is not None else self.any or self.all or ()
+        return super().texts or self.all or ()
+
+
+def _rendered(texts: tuple[str, ...], sample: Sample) -> Mapping[str, str]:
+    """Each text to look for with the sample's fields filled in. Raises ValueError when one is empty."""
+    wanted = {text: render_value(text, sample) for text in texts}
+    if not all(wanted.values()):
+        raise ValueError("a text to look for is empty for this sample")
+    return wanted
 
 
 class Contains(TypedEvaluator[ContainsParams]):
@@ -59,27 +49,17 @@ class Contains(TypedEvaluator[ContainsParams]):
         return frozenset().union(*map(placeholders_in, self.params.texts))
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
-        wanted = {text: render_value(text, sample) for text in self.params.texts}
-        if not all(wanted.values()):
-            raise ValueError("a text to look for is empty for this sample")
-        answer = self._folded(attempt.text)
-        found = [text for text, value in wanted.items() if self._folded(value) in answer]
+        wanted, ignore_case = _rendered(self.params.texts, sample), self.params.ignore_case
+        answer = fold(attempt.text, ignore_case=ignore_case)
+        found = [text for text, value in wanted.items() if fold(value, ignore_case=ignore_case) in answer]
         missing = [text for text in wanted if text not in found]
         passed = bool(found) if self.params.any else not missing
         score = float(passed) if self.params.any else len(found) / len(wanted)
         named = quoted(wanted[text] for text in (found if passed else missing))
         reason = f"{'contains' if passed else 'lacks'} {named}"
-        return Finding(passed, score, reason, "contains.missing", self._feedback(sample, attempt, missing))
-
-    def _feedback(self, sample: Sample, attempt: Attempt, missing: list[str]) -> str:
-        if any(TARGET in placeholders_in(text) for text in missing):
-            return "The expected answer is missing."
         head = "Include one of these: " if self.params.any else "Include "
-        return redact(f"{head}{quoted(render_value(text, sample) for text in missing)}.", sample, attempt)
-
-    def _folded(self, text: str) -> str:
-        text = unicodedata.normalize("NFC", text)
-        return text.casefold() if self.params.ignore_case else text
+        feedback = say_wanted(head, missing, sample, attempt, unsaid="The expected answer is missing.")
+        return Finding(passed, score, reason, "contains.missing", feedback)
 
     def default_remedy(self, category: str) -> str | None:
         texts, params = self.params.texts, self.params
@@ -101,10 +81,70 @@ def _negated(texts: tuple[str, ...], *, together: bool) -> str:
     return f"{verb} {join_words(names, 'or')}"
 
 
+class _Edge(TypedEvaluator[TextsParams]):
+    """The answer has a text, or one of several, at one of its ends. Space around the answer does not count."""
+
+    params_model = TextsParams
+    verb: ClassVar[str]
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        return frozenset().union(*map(placeholders_in, self.params.texts))
+
+    def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
+        wanted, ignore_case = _rendered(self.params.texts, sample), self.params.ignore_case
+        answer = fold(attempt.text.strip(), ignore_case=ignore_case)
+        for value in wanted.values():
+            if not value.strip():
+                raise ValueError("space around the answer does not count, so it cannot be looked for")
+            if self._is_at_edge(answer, fold(value.strip(), ignore_case=ignore_case)):
+                return Finding(True, 1.0, f'{self.verb.lower()}s with "{value}"')
+        head = f"{self.verb} the answer with {'one of these: ' if len(wanted) > 1 else ''}"
+        unsaid = f"The answer does not {self.verb.lower()} as it should."
+        feedback = say_wanted(head, wanted, sample, attempt, unsaid=unsaid)
+        reason = f"does not {self.verb.lower()} with {quoted(wanted.values())}"
+        return Finding(False, 0.0, reason, f"{self.type_name}.missing", feedback)
+
+    @abstractmethod
+    def _is_at_edge(self, answer: str, value: str) -> bool: ...
+
+    def default_remedy(self, category: str) -> str | None:
+        names = join_words([name_of(text) for text in self.params.texts], "or")
+        if category == self.negated_category:
+            return f"Do not {self.verb.lower()} the answer with {names}."
+        if uses_target(self.params.texts):
+            return f"{self.verb} with the answer that is asked for."
+        return f"{self.verb} the answer with {names}."
+
+
+class StartsWith(_Edge):
+    """The answer begins with a text."""
+
+    type_name: ClassVar[str] = "starts_with"
+    verb = "Begin"
+    plain_categories = frozenset({"starts_with.missing"})
+    negated_category = "starts_with.present"
+
+    def _is_at_edge(self, answer: str, value: str) -> bool:
+        return answer.startswith(value)
+
+
+class EndsWith(_Edge):
+    """The answer ends with a text."""
+
+    type_name: ClassVar[str] = "ends_with"
+    verb = "End"
+    plain_categories = frozenset({"ends_with.missing"})
+    negated_category = "ends_with.present"
+
+    def _is_at_edge(self, answer: str, value: str) -> bool:
+        return answer.endswith(value)
+
+
 class RegexParams(EvaluatorParams):
     """A Python regular expression; what ``{{ name }}`` inserts is matched literally."""
 
-    pattern: _Text = Field(description="Searched for in the answer.")
+    pattern: Text = Field(description="Searched for in the answer.")
     ignore_case: bool = False
     full: bool = Field(False, description="The whole answer must match, surrounding space aside.")
 

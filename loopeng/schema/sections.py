@@ -48,6 +48,9 @@ class DatasetSpec(Noun):
     """Where the samples come from: a .jsonl or .csv file, or inline."""
 
     path: str | None = Field(None, description="A .jsonl or .csv file, relative to the task file.")
+    made_by: str | None = Field(
+        None, exclude=True, description="The command that makes the file, said to whoever lacks it; changes no run."
+    )
     samples: tuple[dict[str, Any], ...] | None = Field(None, description="Or the samples themselves.")
     id: str | None = Field(None, description="Field that names a sample; without it a hash of the input does.")
     target: str | None = Field(None, description="Field with the expected answer; never shown to the model.")
@@ -61,6 +64,8 @@ class DatasetSpec(Noun):
     def _one_source(self) -> DatasetSpec:
         if (self.path is None) == (self.samples is None):
             raise ValueError("give exactly one of 'path' and 'samples'")
+        if self.made_by is not None and self.path is None:
+            raise ValueError("'made_by' says how the file at 'path' is made; there is no path")
         if abs(sum(self.splits.values()) - 1) > 1e-9 or min(self.splits.values()) < 0:
             raise ValueError("the shares in 'splits' must add up to 1")
         return self

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evals.suites.ifeval import levels as module
-from evals.suites.ifeval.importing import samples
+from evals.suites.ifeval.importer import ifeval_samples
 from evals.suites.ifeval.levels import levels, levels_of_run, main
 from loopeng import Loop
 from loopeng.evaluators import build_evaluators, run_evaluators
@@ -45,12 +45,14 @@ def rows() -> list[dict[str, Any]]:
 
 def suite_with(folder: Path, data: list[dict[str, Any]]) -> Path:
     shutil.copy(SUITE / "task.yaml", folder)
-    (folder / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in samples(data)), encoding="utf-8")
+    (folder / "samples.jsonl").write_text(
+        "".join(json.dumps(each) + "\n" for each in ifeval_samples(data)), encoding="utf-8"
+    )
     return folder / "task.yaml"
 
 
 def test_rows_become_samples_without_null_arguments() -> None:
-    first, *_ = samples(ROWS)
+    first, *_ = ifeval_samples(ROWS)
     assert first["id"] == "1" and first["prompt"] == ROWS[0]["prompt"]
     assert first["kwargs"] == [{}, {"keywords": ["mug"]}]
 
@@ -69,7 +71,7 @@ TEXTS = ("", "*", 'He said: "no".\n\n***\n\nP.S. WAIT, [it]... <<it>>\n- a', "рд
 
 def test_every_public_prompt_can_be_judged_on_any_text(rows: list[dict[str, Any]]) -> None:
     (strict,) = build_evaluators([{"id": "x", "type": "ifeval"}])
-    for row in samples(rows):
+    for row in ifeval_samples(rows):
         sample = make_sample(**{key: value for key, value in row.items() if key != "id"})
         for text in (*TEXTS, row["prompt"]):
             (result,) = run_evaluators([strict], sample, make_attempt(text, row["prompt"]))

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopeng.evaluators import build_evaluators, run_evaluators
+from loopeng.evaluators import build_evaluators, evaluator_types, run_evaluators
 from tests.loopeng.evaluators.conftest import make_attempt, make_sample
 
 QUICK = settings(max_examples=50, deadline=None)
 
+# Every type that ships needs a line here (the sample below has the target "secret" and the field product: "mug"), or
+# under ELSEWHERE the test file that holds it to the same.
 SPECS: list[dict[str, Any]] = [
+    {"type": "answer_line"},
+    {"type": "answer_line", "value": ["{{ target }}", "b"], "pattern": "a(.*)", "ignore_punctuation": True},
+    {"type": "choice", "choices": ["secret", "b", "a mug"]},
+    {"type": "choice", "field": "options", "labels": "numbers", "value": "2"},
+    {"type": "ends_with", "value": "{{ target }}", "ignore_case": True},
+    {"type": "exact"},
+    {"type": "exact", "value": ["{{ product }}", "b"], "ignore_case": True, "collapse_space": True},
+    {"type": "numeric", "value": 7, "abs_tol": 1},
+    {"type": "numeric", "value": "1/3", "where": ["line", "boxed", "first"]},
+    {"type": "numeric", "value": -1, "where": "json", "path": "a[0]"},
+    {"type": "similarity", "method": "levenshtein", "threshold": 0.5},
+    {"type": "similarity", "method": "rouge1", "threshold": 0.5, "value": ["a b", "{{ target }} b"]},
+    {"type": "similarity", "method": "rougeL", "threshold": 0.2, "ignore_case": True},
+    {"type": "similarity", "method": "bleu", "threshold": 0.1, "value": "{{ product }} a b"},
+    {"type": "starts_with", "any": ["a", "{{ product }}"]},
+    {"type": "xml"},
+    {"type": "xml", "root": "a", "allow_fences": True},
+    {"type": "yaml"},
+    {"type": "yaml", "required": ["a", "b"], "allow_fences": True},
     {"type": "contains", "value": "{{ product }}", "ignore_case": True},
     {"type": "contains", "value": "{{ target }}"},
     {"type": "contains", "any": ["a", "{{ product }}"]},
@@ -56,6 +78,12 @@ SPECS: list[dict[str, Any]] = [
     },
     {"type": "ifeval", "mode": "loose", "instructions": [{"id": "startend:quotation"}]},
 ]
+ELSEWHERE = {  # type: test file beside this one
+    "cost": "test_budget.py",
+    "latency": "test_budget.py",
+    "tokens": "test_budget.py",
+    "tool_calls": "test_trajectory.py",
+}
 PIECES = [
     "a",
     "b",
@@ -77,9 +105,27 @@ PIECES = [
     "…",
     "[1]",
     "e.g.",
+    "7",
+    "-",
+    "/3",
+    "%",
+    ",000",
+    "e9",
+    "#### ",
+    "Answer: ",
+    "\\boxed{",
+    "<a>",
+    "</a>",
+    "B)",
 ]
 ANSWERS = st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join))
-SAMPLE = make_sample("secret", product="mug")
+SAMPLE = make_sample("secret", product="mug", options=["a", "secret"])
+
+
+def test_every_type_that_ships_is_held_to_this() -> None:
+    shipped = {name for name, each in evaluator_types().items() if each.function is None}
+    assert {keys["type"] for keys in SPECS} | ELSEWHERE.keys() == shipped
+    assert all((Path(__file__).parent / name).is_file() for name in ELSEWHERE.values())
 
 
 @pytest.mark.parametrize("keys", SPECS, ids=str)

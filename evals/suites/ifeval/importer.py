@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
-def samples(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def ifeval_samples(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """One sample a row: the prompt as it is, and the instructions for the evaluator ``ifeval``.
 
     Arguments that are null, as in copies of the data that give every row every argument, are left out.

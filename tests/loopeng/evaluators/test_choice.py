@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopeng.errors import TaskError
+from loopeng.evaluators import build_evaluators
+from tests.loopeng.evaluators.conftest import Judge
+
+CITIES = ["London", "Paris", "New York", "York"]
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("B", None),
+        ("b", None),
+        ("(B)", None),
+        ("**B.**", None),
+        ("B) Paris", None),
+        ("B. Paris", None),
+        ("Paris", None),
+        ("PARIS.", None),
+        ("It is paris, of course.", None),
+        ("The answer is B.", None),
+        ("The answer is (b)", None),
+        ("Option B", None),
+        ("I would choose option B", None),
+        ("It must be B, a fine place.", None),
+        ("London is large. Still, the answer is Paris.", None),
+        ("A) London is wrong, so:\nAnswer: B", None),
+        ("**Answer:** B) Paris", None),
+        ("Answer:\nB", None),
+        ("A", "choice.wrong"),
+        ("A)", "choice.wrong"),
+        ("New York", "choice.wrong"),
+        ("York", "choice.wrong"),
+        ("The answer is A.", "choice.wrong"),
+        ("A or B", "choice.ambiguous"),
+        ("A) London\nB) Paris\nC) New York\nD) York", "choice.ambiguous"),
+        ("London, not Paris", "choice.ambiguous"),
+        ("The answer is A or B", "choice.ambiguous"),
+        ("", "choice.none"),
+        ("A good question. I do not know.", "choice.none"),
+        ("Parisian", "choice.none"),
+        ("E", "choice.none"),
+        ("Washington D.C., and C++ or B-movies", "choice.none"),
+    ],
+)
+def test_choice(text: str, category: str | None, judge: Judge) -> None:
+    for target in ("Paris", "B", "b", " paris "):
+        result = judge(text, type="choice", choices=CITIES, target=target)
+        assert (result.error, result.passed, result.category) == (None, category is None, category)
+        assert (result.score, "Paris" in result.feedback) == (float(category is None), False)
+
+
+def test_a_label_inside_an_options_text_does_not_count(judge: Judge) -> None:
+    keys = {"type": "choice", "choices": ["vitamin C", "iron", "zinc"], "target": "A"}
+    assert judge("It is vitamin C.", **keys).passed
+    assert judge("It is C.", **keys).category == "choice.wrong"
+
+
+def test_numbers_as_labels_and_as_options(judge: Judge) -> None:
+    keys = {"type": "choice", "choices": ["red", "green", "blue"], "labels": "numbers", "target": 2}
+    for text, category in {"2": None, "2) green": None, "1.": "choice.wrong", "I saw 3 cats": "choice.none"}.items():
+        assert judge(text, **keys).category == category
+    keys = {"type": "choice", "choices": ["3", "4", "15.5"], "target": "4"}
+    assert judge("The answer is 4.", **keys).passed
+    assert judge("It is 15.5", **keys).category == "choice.wrong"
+    assert judge("3 + 1 = 4", **keys).category == "choice.ambiguous"
+    assert judge("3 + 1 = 4, so the answer is 4", **keys).passed
+
+
+def test_options_may_be_a_field_of_the_sample(judge: Judge) -> None:
+    keys = {"type": "choice", "field": "options", "target": "blue"}
+    assert judge("B", inputs={"options": ["red", "blue"]}, **keys).passed
+    assert judge("A", inputs={"options": ["red", "blue"]}, **keys).category == "choice.wrong"
+    for options in ("red, blue", ["blue"], None):
+        result = judge("B", inputs={"options": options}, **keys)
+        assert result.error == "ValueError: the field 'options' must hold a list of 2 to 26 options"
+    assert "is the label of another" in str(judge("A", inputs={"options": ["B", "A"]}, **keys).error)
+    (built,) = build_evaluators([{"id": "it", "type": "choice", "field": "options"}])
+    assert built.placeholders == {"options", "target"}  # type: ignore[attr-defined]
+
+
+def test_options_that_are_their_own_labels(judge: Judge) -> None:
+    keys = {"type": "choice", "choices": ["A", "B"], "target": "B"}
+    assert judge("A thought: the answer is B", **keys).passed
+    assert judge("Only B makes a difference", **keys).passed
+
+
+def test_a_target_that_is_no_option_is_an_error(judge: Judge) -> None:
+    result = judge("B", type="choice", choices=CITIES, target="Rome")
+    assert result.error == "ValueError: the expected value 'Rome' is neither the label nor the text of an option"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "give exactly one of 'choices' and 'field'"),
+        ({"choices": ["a", "b"], "field": "x"}, "give exactly one of"),
+        ({"choices": ["red", "RED"]}, "two options are the same"),
+        ({"choices": ["B", "A"]}, "the option 'B' is the label of another option"),
+    ],
+)
+def test_options_that_cannot_be_told_apart_are_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        build_evaluators([{"id": "it", "type": "choice", **keys}])
+
+
+def test_choice_says_what_is_wanted(judge: Judge) -> None:
+    keys = {"type": "choice", "choices": ["red", "blue"], "target": "B"}
+    assert judge("?", **keys).feedback == "Answer with the letter or the text of one option."
+    assert judge("red", **keys).remedy == "Compare all options before you choose one."
+    assert judge("red blue", **keys).remedy == "Name one option only. Do not mention the others."
