@@ -88,6 +88,7 @@ LAYERS = {
         ["improve.submitting", "improve.working"],
         ["improve"],
         ["approvals", "cards"],
+        ["checking"],
         ["report"],
         ["queue_door"],
         ["gepa_bridge"],
