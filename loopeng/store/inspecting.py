@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlalchemy import Connection
 from sqlmodel import Session, col, select
 
 from loopeng.errors import NotFoundError
@@ -36,6 +37,7 @@ class DatabaseState:
     unfinished_proposals: tuple[str, ...] = ()  # drafting, testing or approved: work goes on with them
     dead_leases: tuple[str, ...] = ()  # held by processes that are gone
     held_leases: tuple[str, ...] = ()
+    damage: str | None = None  # what SQLite's own check found first, where it was asked for
 
     @property
     def is_current(self) -> bool:
@@ -43,8 +45,11 @@ class DatabaseState:
         return self.schema == self.newest_schema
 
 
-def inspect_database(path: Path) -> DatabaseState:
-    """Look at a file. Raises NotFoundError where there is none, WrongDatabaseError or StoreError where it is no use."""
+def inspect_database(path: Path, *, thorough: bool = False) -> DatabaseState:
+    """Look at a file; ``thorough`` reads all of it for damage.
+
+    Raises NotFoundError where there is none, StoreError where it cannot be read, WrongDatabaseError for another kind.
+    """
     if not path.is_file():
         raise NotFoundError(f"there is no database {path}")
     database = Database(path, busy_timeout_s=_BUSY_TIMEOUT_S)
@@ -56,11 +61,17 @@ def inspect_database(path: Path) -> DatabaseState:
                 schema=schema_version(connection),
                 newest_schema=NEWEST,
                 journal_mode=str(connection.exec_driver_sql("PRAGMA journal_mode").scalar()),
+                damage=_damage(connection) if thorough else None,
                 writable=os.access(path, os.W_OK) and os.access(path.parent, os.W_OK),
             )
             return _with_rows(session, state) if state.is_current else state
     finally:
         database.close()
+
+
+def _damage(connection: Connection) -> str | None:
+    found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    return None if found == "ok" else found
 
 
 def _with_rows(session: Session, state: DatabaseState) -> DatabaseState:
