@@ -13,7 +13,7 @@
 """
 
 from loopeng.checking.baselines import Baseline, Baselines, TargetTrial, try_baselines
-from loopeng.checking.cost import CostEstimate, LimitReached, estimate_cost
+from loopeng.checking.cost import CostEstimate, LimitReached, Spending, estimate_cost
 from loopeng.checking.fields import FieldUse, find_field_use
 from loopeng.checking.forecast import GateForecast, PowerAt, forecast_gate
 from loopeng.checking.last_run import LastRun, read_last_run
@@ -32,6 +32,7 @@ __all__ = [
     "LimitReached",
     "PowerAt",
     "SelfTestResult",
+    "Spending",
     "TargetTrial",
     "TaskCheck",
     "check_task",

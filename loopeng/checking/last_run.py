@@ -24,7 +24,8 @@ class LastRun:
     run_id: str | None  # the newest suite run with a finished sample; None where there is none
     gate_rate: float | None  # of the gate samples that pass at the first attempt
     attempts_per_sample: float
-    tokens_per_sample: float  # prompts and answers, over all attempts
+    prompt_tokens_per_sample: float  # over all attempts
+    generated_tokens_per_sample: float
     seconds_per_sample: float  # generation, over all attempts
     tokens_per_second: float | None  # generated ones
     next_look: int | None
@@ -47,14 +48,15 @@ def read_last_run(db: Path, task: Task) -> LastRun | None:
 
 def _last_run(summary: RunSummary | None, next_look: int | None) -> LastRun:
     if summary is None:
-        return LastRun(None, None, 0.0, 0.0, 0.0, None, next_look)
+        return LastRun(None, None, 0.0, 0.0, 0.0, 0.0, None, next_look)
     gate, number = summary.splits.get("gate"), summary.total.samples
     judged = gate is not None and gate.samples > gate.first_errors
     return LastRun(
         run_id=summary.run.id,
         gate_rate=gate.pass_rate("first") if gate is not None and judged else None,
         attempts_per_sample=summary.attempts / number,
-        tokens_per_sample=summary.usage.total_tokens / number,
+        prompt_tokens_per_sample=summary.usage.prompt_tokens / number,
+        generated_tokens_per_sample=summary.usage.generated_tokens / number,
         seconds_per_sample=summary.latency_s / number,
         tokens_per_second=summary.tokens_per_second,
         next_look=next_look,

@@ -30,7 +30,7 @@ def run_self_tests(bench: Bench) -> list[SelfTestResult]:
     specs = {spec.id: spec for spec in bench.task.evaluators}
     return [
         result
-        for evaluator in bench.tried
+        for evaluator in bench.without_model
         if (spec := specs.get(evaluator.id)) is not None
         for result in _of_evaluator(bench, evaluator, spec)
     ]

@@ -22,33 +22,40 @@ _MAX_SAMPLES, _MAX_SLOW_SAMPLES = 20, 3
 class Bench:
     """A task's evaluators, and the few samples that are enough to see what they let through.
 
-    An evaluator may say of itself ``needs_engine`` (it asks a model: it is left out here) or ``is_slow`` (it runs
-    programs: fewer samples are tried).
+    An evaluator says of itself, or its parts do, ``uses_engine`` (it asks a model), ``reads_text_alone`` (False: it
+    looks at what an attempt took or did besides) and ``is_slow`` (it runs programs: fewer samples are tried).
     """
 
     task: Task
     evaluators: tuple[Evaluator, ...]
 
     @property
-    def tried(self) -> tuple[Evaluator, ...]:
-        """Those that can judge without a model."""
-        return tuple(each for each in self.evaluators if not getattr(each, "needs_engine", False))
+    def without_model(self) -> tuple[Evaluator, ...]:
+        """Those that can be asked here."""
+        return tuple(each for each in self.evaluators if not _of_any_part(each, "uses_engine"))
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """Ids of those that need one."""
-        return tuple(each.id for each in self.evaluators if each not in self.tried)
+    def tried(self) -> tuple[Evaluator, ...]:
+        """Those of them whose word on an answer without a run behind it means something."""
+        return tuple(each for each in self.without_model if getattr(each, "reads_text_alone", True))
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """By id of the others, why."""
+        reasons = {each.id: "it asks a model" for each in self.evaluators if each not in self.without_model}
+        more = "it looks at more than the answer's text"
+        return reasons | {each.id: more for each in self.without_model if each not in self.tried}
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """The first ones."""
-        slow = any(getattr(each, "is_slow", False) for each in self.tried)
+        slow = any(_of_any_part(each, "is_slow") for each in self.tried)
         return self.task.samples[: _MAX_SLOW_SAMPLES if slow else _MAX_SAMPLES]
 
     def judge(
         self, sample: Sample, text: str, *, only: Evaluator | None = None, trajectory: Any = None
     ) -> tuple[EvalResult, ...]:
-        """What the evaluators that need no model (or one of them) say of ``text``. Never raises."""
+        """What those that are tried (or ``only`` one evaluator) say of ``text``. Never raises."""
         prompt = PromptTemplate(self.task.template).render(sample.inputs)
         usage = Usage(prompt_tokens=estimated_tokens(prompt), generated_tokens=estimated_tokens(text))
         attempt = Attempt(
@@ -76,3 +83,10 @@ def estimated_tokens(text: str) -> int:
     (4, 0)
     """
     return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def _of_any_part(evaluator: object, name: str) -> bool:
+    """Whether an evaluator has an attribute that is true, or a part of it has."""
+    return bool(getattr(evaluator, name, False)) or any(
+        _of_any_part(part, name) for part in getattr(evaluator, "parts", ())
+    )

@@ -29,7 +29,7 @@ class TaskCheck:
     fields: FieldUse
     self_tests: tuple[SelfTestResult, ...]
     baselines: Baselines
-    left_out: tuple[str, ...]  # evaluators that need a model
+    left_out: dict[str, str]  # evaluators that no made-up answer was given to, with the reason
     last_run: LastRun | None
     database_error: str | None  # why the last run could not be read
     forecast: GateForecast | None
@@ -50,7 +50,7 @@ def check_task(task: Task, base_dir: Path, db: Path) -> TaskCheck:
         last_run=last_run,
         database_error=database_error,
         forecast=forecast_gate(task, last_run),
-        cost=estimate_cost(task, last_run),
+        cost=estimate_cost(task, last_run, bench.evaluators),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from loopeng.checking import Baselines, CostEstimate, GateForecast, LastRun, TaskCheck
+from loopeng.checking import Baselines, CostEstimate, GateForecast, LastRun, Spending, TaskCheck
 from loopeng.improve.rules import CHARS_PER_TOKEN
 from loopeng.report.check_remarks import Remark
 from loopeng.report.layout import columns, count
@@ -47,10 +48,8 @@ def check_document(check: TaskCheck, remarks: Sequence[Remark]) -> dict[str, Any
         "evaluator_errors": {name: {"samples": ids, "error": error} for name, (ids, error) in tried.errors.items()},
         "evaluators_left_out": check.left_out,
         "last_run": None if check.last_run is None else vars(check.last_run),
-        "gate": None
-        if check.forecast is None
-        else vars(check.forecast) | {"powers": [vars(each) for each in check.forecast.powers]},
-        "cost": vars(check.cost) | {"limits": [vars(each) for each in check.cost.limits]},
+        "gate": None if check.forecast is None else asdict(check.forecast),
+        "cost": asdict(check.cost),
         "remarks": [_improvement_text(check.task), *map(str, remarks)],
         "num_problems": sum(each.kind == "problem" for each in remarks),
         "num_warnings": sum(each.kind == "warning" for each in remarks),
@@ -125,22 +124,28 @@ def _forecast_text(forecast: GateForecast | None) -> str:
 
 
 def _cost_text(cost: CostEstimate, last_run: LastRun | None) -> str:
-    lines = [
-        f"a run: {_range(cost.least_attempts, cost.most_attempts)} attempts on {count(cost.num_samples, 'sample')}"
-    ]
-    if cost.least_tokens is not None and cost.most_tokens is not None:
-        tokens = _range(cost.least_tokens, cost.most_tokens)
+    """What a run takes at least and at most, and what it would take if it went as the last one."""
+    attempts = _range(cost.least.attempts, cost.most.attempts)
+    lines = [f"a run: {attempts} attempts on {count(cost.num_samples, 'sample')}"]
+    if cost.least.tokens is not None and cost.most.tokens is not None:
+        tokens = _range(cost.least.tokens, cost.most.tokens)
         lines.append(f"    {tokens} tokens, prompts estimated at {CHARS_PER_TOKEN} characters a token")
-    if last_run is not None and cost.expected_attempts is not None:
-        expected = f"    as {last_run.run_id} went: {cost.expected_attempts:,.0f} attempts, "
-        expected += f"{cost.expected_tokens:,.0f} tokens, {_duration(cost.expected_seconds or 0.0)} of generation"
-        speed = last_run.tokens_per_second
-        lines.append(expected + (f" ({speed:,.0f} tokens/s)" if speed is not None else ""))
+    if cost.least.price is not None and cost.most.price is not None:
+        lines.append(f"    price {cost.least.price:.3g} to {cost.most.price:.3g}, at the prices of the evaluator")
+    if cost.expected is not None and last_run is not None:
+        lines.append(f"    as {last_run.run_id} went: {_expected_text(cost.expected, last_run.tokens_per_second)}")
     return "\n".join(lines)
 
 
-def _range(least: int, most: int) -> str:
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+def _expected_text(expected: Spending, tokens_per_second: float | None) -> str:
+    parts = [f"{expected.attempts:,.0f} attempts", f"{expected.tokens or 0:,.0f} tokens"]
+    speed = "" if tokens_per_second is None else f" ({tokens_per_second:,.0f} tokens/s)"
+    parts.append(f"{_duration(expected.seconds or 0.0)} of generation{speed}")
+    return ", ".join(parts if expected.price is None else [*parts, f"price {expected.price:.3g}"])
+
+
+def _range(least: float, most: float) -> str:
+    return f"{least:,.0f}" if least == most else f"{least:,.0f} to {most:,.0f}"
 
 
 def _duration(seconds: float) -> str:

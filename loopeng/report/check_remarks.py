@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,7 +35,7 @@ def check_remarks(check: TaskCheck) -> list[Remark]:
         *_of_fields(check.fields, len(check.task.samples)),
         *_of_improvement(check.task),
         *_of_self_tests(check.self_tests),
-        *_of_baselines(check.baselines, len(check.task.samples)),
+        *_of_baselines(check.baselines, len(check.task.samples), all_tried=not check.left_out),
         *_of_left_out(check.left_out),
         *_of_forecast(check.forecast),
         *_of_cost(check.cost),
@@ -103,16 +103,18 @@ def _of_self_tests(results: Sequence[SelfTestResult]) -> Iterator[Remark]:
             yield Remark("problem", f"{what} and finds {each.found}: {excerpt(each.reason)}")
 
 
-def _of_baselines(tried: Baselines, num_samples: int) -> Iterator[Remark]:
+def _of_baselines(tried: Baselines, num_samples: int, *, all_tried: bool) -> Iterator[Remark]:
     number = tried.num_samples
     of_all = count(number, "sample") if number == num_samples else f"{number} tried ({num_samples} samples)"
     for each in tried.baselines:
         passes = f"{each.name} passes {len(each.passed)} of the {of_all}"
         if each.passed and each.is_guess:
             yield Remark("note", f"{passes}, without a look at the input: this is what a pass rate has to beat")
-        elif each.passed:
+        elif each.passed and all_tried:
             among = f"{each.passed[0]} among them"
             yield Remark("warning", f"{passes}, {among}: the evaluators cannot tell it from a real answer")
+        elif each.passed:
+            yield Remark("note", f"{passes}, as far as it was tried: only the evaluators left out can tell")
     for trial in tried.targets:
         if trial.failed:
             what = (
@@ -123,10 +125,9 @@ def _of_baselines(tried: Baselines, num_samples: int) -> Iterator[Remark]:
         yield Remark("warning", f"evaluator {evaluator!r} cannot judge {_ids(ids)}: {excerpt(error, 200)}")
 
 
-def _of_left_out(evaluators: Sequence[str]) -> Iterator[Remark]:
-    if evaluators:
-        names = ", ".join(map(repr, evaluators))
-        yield Remark("note", f"evaluators that ask a model are not tried here: {names}")
+def _of_left_out(reasons: Mapping[str, str]) -> Iterator[Remark]:
+    for evaluator, reason in reasons.items():
+        yield Remark("note", f"evaluator {evaluator!r} is given no answers here: {reason}")
 
 
 def _of_forecast(forecast: GateForecast | None) -> Iterator[Remark]:
