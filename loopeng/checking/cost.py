@@ -113,14 +113,14 @@ def _earlier_answers(task: Task) -> int:
 def _limits_reached(task: Task, least: Spending, expected: Spending | None, most: Spending) -> Iterator[LimitReached]:
     """What is needed at least counts first, then what is expected; the most only where nothing is expected."""
     limits = task.limits
-    for key, limit, need in (
-        ("attempts", limits.attempts, lambda spending: spending.attempts),
-        ("total_tokens", limits.total_tokens, lambda spending: spending.tokens),
-        ("total_time_s", limits.total_time_s, lambda spending: spending.seconds),
+    for key, limit, name in (
+        ("attempts", limits.attempts, "attempts"),
+        ("total_tokens", limits.total_tokens, "tokens"),
+        ("total_time_s", limits.total_time_s, "seconds"),
     ):
         sources: list[tuple[_Source, Spending | None]] = [("least", least), ("expected", expected)]
         for by, spending in [*sources, ("most", most if expected is None else None)]:
-            needed = None if spending is None else need(spending)
+            needed: float | None = getattr(spending, name, None)
             if limit is not None and needed is not None and needed > limit:
                 yield LimitReached(f"limits.{key}", limit, needed, by)
                 break

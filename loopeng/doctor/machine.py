@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from loopeng.doctor.findings import Finding
 from loopeng.engines.specdec import examine_cache, examine_embedded_models
@@ -73,7 +73,7 @@ def _cache(facts: dict[str, Any], *, any_model_missing: bool) -> Finding:
     free = facts["free_bytes"]
     text = f"{facts['folder']}, {free / (1 << 30):.1f} GiB free" + ("" if facts["exists"] else ", not made yet")
     if not facts["writable"]:
-        status = "fail" if any_model_missing else "warn"
+        status: Literal["fail", "warn"] = "fail" if any_model_missing else "warn"
         return Finding("cache", status, f"{text}, not writable", "set SPECDEC_CACHE to a folder that can be written")
     if free < _ROOM_BYTES:
         return Finding("cache", "warn", text, "make room, or set SPECDEC_CACHE to a folder on another disk")
