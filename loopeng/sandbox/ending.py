@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["end_process", "strays"]
+__all__ = ["VARIABLE", "end_process", "strays"]
 
-_VARIABLE = "LOOPENG_SANDBOX"
+VARIABLE = "LOOPENG_SANDBOX"
 _MAX_ROUNDS, _ROUND_S = 200, 0.01
 
 
@@ -35,7 +35,7 @@ def strays(name: str) -> list[int]:
     """Living processes started under ``name``; where there is no /proc, none can be seen."""
     if sys.platform != "linux":
         return []
-    mark, found = f"{_VARIABLE}={name}".encode(), []
+    mark, found = f"{VARIABLE}={name}".encode(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):

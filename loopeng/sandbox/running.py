@@ -26,7 +26,7 @@ from loopeng.sandbox.tiers import DEFAULT_IMAGE, Place, Tier
 
 __all__ = ["MAX_SIDE_BY_SIDE", "run_many", "run_tests"]
 
-MAX_SIDE_BY_SIDE = max(2, os.cpu_count() or 2)
+MAX_SIDE_BY_SIDE = 2 * (os.cpu_count() or 1)  # starting a process is half waiting
 _TURN = threading.BoundedSemaphore(MAX_SIDE_BY_SIDE)
 _GRACE_S = 1.0  # for a test's own work after its candidate's last moment
 _NOT_RUN: frozenset[Outcome] = frozenset({"timeout", "exit", "protocol"})
@@ -72,7 +72,7 @@ def _candidate(
                     stdout=theirs,
                     stderr=complaints,
                     cwd=place.folder,
-                    env={**tier.environment, "LOOPENG_SANDBOX": place.name},
+                    env=tier.environment(place),
                     start_new_session=True,
                 )
             except OSError as error:
@@ -135,12 +135,6 @@ class _Reports:
             if self.loading is None and rest[0] == 0:
                 raise ValueError("the tests never call the candidate's function")
 
-    def cut(self) -> None:
-        """Time is up: what has not been reported took too long."""
-        if not self.done and self.loading is None and not self.finished:
-            self.loading = None
-        self.finished = True
-
     def made(self) -> SandboxReport:
         """Steps that did not run share the fate of the one that ended the run."""
         last = self.done[-1].outcome if self.done else "timeout"
@@ -180,7 +174,7 @@ def _run_trusted(job: SandboxJob, channel: socket.socket, report: _Reports) -> N
             patience = time.monotonic() + limits.timeout_s + _GRACE_S
             report.take(decode(receive(reads, min(end, patience))))
     except TimeoutError:
-        report.cut()
+        return  # what has not been reported took too long
     except ClosedError:
         raise SandboxError("the process that runs the tests died") from None
     finally:

@@ -27,16 +27,17 @@ from functools import cache
 from typing import ClassVar, Literal
 
 from loopeng.errors import SandboxError
+from loopeng.sandbox.ending import VARIABLE
 from loopeng.sandbox.jobs import Limits
 from loopeng.sandbox.programs import BASE_PYTHON, CLEAN_ENVIRONMENT, WORKER, program
 
-__all__ = ["TIERS", "Bubblewrap", "Container", "Place", "Subprocess", "Tier", "TierName", "choose_tier", "tier_states"]
+__all__ = ["DEFAULT_IMAGE", "TIERS", "Bubblewrap", "Container", "Place", "Subprocess", "Tier", "TierName", "choose_tier", "tier_states"]
 
 TierName = Literal["auto", "container", "bubblewrap", "subprocess"]
 _PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-c")
 _PROBE_S = 20
-_INSIDE = "/tmp"  # noqa: S108  the only folder a container or bubblewrap can write
 DEFAULT_IMAGE = "python:3.12-slim"
+_INSIDE = "/tmp"  # noqa: S108  the only folder a container or bubblewrap can write
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,18 @@ class Tier(ABC):
     name: ClassVar[str]
     start_s: ClassVar[float] = 20.0  # patience until the process is ready
     holds: ClassVar[str]
-    environment: ClassVar[Mapping[str, str]] = CLEAN_ENVIRONMENT
 
     @abstractmethod
-    def unavailable(self) -> str | None:
+    def unavailable(self, image: str = DEFAULT_IMAGE) -> str | None:
         """Why this tier cannot be used here; None where it can."""
 
     @abstractmethod
     def command(self, limits: Limits, place: Place) -> list[str]:
         """What to start; the worker's channel is its standard input and output."""
+
+    def environment(self, place: Place) -> Mapping[str, str]:
+        """Of the process that is started; its name in there lets everything it started be found again."""
+        return {**CLEAN_ENVIRONMENT, VARIABLE: place.name}
 
     def folder(self, place: Place) -> str:
         """The folder the code may write in, as it sees it."""
@@ -82,10 +86,9 @@ class Container(Tier):
     name = "container"
     start_s = 60.0
     holds = "no network, read-only files, no rights, limits on memory, processes and processor"
-    environment = {**os.environ}  # of the engine's client; the code sees none of it
 
-    def unavailable(self) -> str | None:
-        return _engine_problem()
+    def unavailable(self, image: str = DEFAULT_IMAGE) -> str | None:
+        return _engine_problem() or _image_problem(image)
 
     def command(self, limits: Limits, place: Place) -> list[str]:
         memory = f"{limits.memory_mb + 64}m"
@@ -101,18 +104,23 @@ class Container(Tier):
             "--security-opt": "no-new-privileges",
             "--tmpfs": f"{_INSIDE}:rw,noexec,nosuid,nodev,size=16m",
             "--workdir": _INSIDE,
+            "--ulimit": "nofile=64:64",
             "--pull": "never",
         }
-        flat = [word for pair in options.items() for word in pair]
+        flat = [word for pair in options.items() for word in pair] + ["--ulimit", "nproc=1024:1024"]
         variables = [word for name, value in CLEAN_ENVIRONMENT.items() for word in ("--env", f"{name}={value}")]
         python = ["python", *_PYTHON, program(WORKER)]
-        return [_engine() or "docker", "run", "--rm", "-i", "--read-only", *flat, *variables[:4], place.image, *python]
+        return [*_client(), "run", "--rm", "-i", "--read-only", *flat, *variables[:4], place.image, *python]
+
+    def environment(self, place: Place) -> Mapping[str, str]:
+        return os.environ  # of the engine's client; the code sees none of it
 
     def died(self, returncode: int) -> bool:
         return returncode < 0 or returncode == 125  # what engines say when they could not run it
 
     def stop(self, place: Place) -> None:
-        _quietly([_engine() or "docker", "rm", "--force", place.name])
+        for order in (["kill", place.name], ["rm", "--force", place.name]):
+            _problem_of([*_client(), *order])
 
 
 class Bubblewrap(Tier):
@@ -121,7 +129,7 @@ class Bubblewrap(Tier):
     name = "bubblewrap"
     holds = "no network, only Python's files and these read-only, no other process in sight, limits on memory and time"
 
-    def unavailable(self) -> str | None:
+    def unavailable(self, image: str = DEFAULT_IMAGE) -> str | None:
         return _bubblewrap_problem()
 
     def command(self, limits: Limits, place: Place) -> list[str]:
@@ -137,7 +145,7 @@ class Subprocess(Tier):
     name = "subprocess"
     holds = "limits on memory and time; processes, network and files as far as this system can filter system calls"
 
-    def unavailable(self) -> str | None:
+    def unavailable(self, image: str = DEFAULT_IMAGE) -> str | None:
         return None if os.name == "posix" else f"there are no limits for processes on {sys.platform}"
 
     def command(self, limits: Limits, place: Place) -> list[str]:
@@ -151,7 +159,9 @@ TIERS: dict[str, Tier] = {tier.name: tier for tier in (Container(), Bubblewrap()
 """Strongest first."""
 
 
-def choose_tier(name: TierName = "auto", *, allow_unsandboxed: bool = False) -> Tier:
+def choose_tier(
+    name: TierName = "auto", *, allow_unsandboxed: bool = False, image: str = DEFAULT_IMAGE
+) -> Tier:
     """The tier of that name, or the strongest that works here. Raises SandboxError, never falls back in silence.
 
     ``subprocess`` is taken only with ``allow_unsandboxed``.
@@ -160,22 +170,22 @@ def choose_tier(name: TierName = "auto", *, allow_unsandboxed: bool = False) -> 
         tier = TIERS[name]
         if isinstance(tier, Subprocess) and not allow_unsandboxed:
             raise SandboxError(_needs_consent())
-        problem = tier.unavailable()
+        problem = tier.unavailable(image)
         if problem is not None:
             raise SandboxError(f"the sandbox tier {name!r} cannot be used here: {problem}")
         return tier
     problems = []
     for tier in TIERS.values():
-        problem = tier.unavailable()
+        problem = tier.unavailable(image)
         if problem is None and (allow_unsandboxed or not isinstance(tier, Subprocess)):
             return tier
         problems += [f"{tier.name}: {problem}"] if problem else []
     raise SandboxError(f"no sandbox works here ({'; '.join(problems)}). {_needs_consent()}")
 
 
-def tier_states() -> dict[str, str | None]:
+def tier_states(image: str = DEFAULT_IMAGE) -> dict[str, str | None]:
     """Every tier, strongest first, with why it cannot be used here or None."""
-    return {name: tier.unavailable() for name, tier in TIERS.items()}
+    return {name: tier.unavailable(image) for name, tier in TIERS.items()}
 
 
 def _needs_consent() -> str:
@@ -200,6 +210,16 @@ def _engine_problem() -> str | None:
     if not installed:
         return "neither docker nor podman is installed"
     return "; ".join(f"{name} does not answer: {_problem_of([name, 'info'])}" for name in installed)
+
+
+@cache
+def _image_problem(image: str) -> str | None:
+    missing = _problem_of([*_client(), "image", "inspect", image])
+    return f"there is no image {image!r} on this machine: {' '.join(_client())} pull {image}" if missing else None
+
+
+def _client() -> tuple[str]:
+    return (_engine() or "docker",)
 
 
 @cache
@@ -233,6 +253,3 @@ def _problem_of(command: list[str]) -> str | None:
         return None
     return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
-
-def _quietly(command: list[str]) -> None:
-    subprocess.run(command, capture_output=True, timeout=_PROBE_S, check=False, stdin=subprocess.DEVNULL)
