@@ -13,6 +13,7 @@ from pydantic.errors import PydanticUserError
 
 from loopeng.errors import TaskError, UsageError
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
+from loopeng.evaluators.code import UnitTests
 from loopeng.evaluators.json_format import JsonFormat
 from loopeng.evaluators.limits import Length, Sentences
 from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
@@ -50,6 +51,7 @@ _BUILT_IN = (
     _typed(Regex),
     _typed(Sentences),
     EvaluatorType("python", PythonParams, python_evaluator),
+    _typed(UnitTests),
 )
 _TYPES: dict[str, EvaluatorType] = {each.name: each for each in _BUILT_IN}
 
