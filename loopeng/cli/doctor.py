@@ -50,10 +50,11 @@ def doctor(json: Json = False, db: Db = None) -> None:
 
 
 def _findings(db: Path | None) -> Iterator[Finding]:
-    from loopeng.doctor import examine_libraries, examine_machine, examine_surroundings
+    from loopeng.doctor import examine_libraries, examine_machine, examine_sandbox, examine_surroundings
 
     yield from examine_libraries()
     yield from examine_machine()
+    yield examine_sandbox()
     yield from _database(db)
     yield from examine_surroundings(sys.stdout.encoding)
 

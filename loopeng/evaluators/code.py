@@ -83,6 +83,7 @@ class UnitTests(TypedEvaluator[UnitTestsParams]):
     type_name: ClassVar[str] = "unit_tests"
     params_model = UnitTestsParams
     plain_categories = CATEGORIES
+    is_slow: ClassVar[bool] = True  # 'loopeng check' tries it on few samples
     negated_category = "tests.passed"
 
     @property

@@ -21,7 +21,7 @@ from loopeng.store import LeaseOwner, LoopStore
 from tests.loopeng.cli.conftest import ROOT, Shop
 
 LINES = [
-    *("python", "libraries", "extras", "torch", "cache", "model"),
+    *("python", "libraries", "extras", "torch", "cache", "model", "sandbox"),
     *("database", "runs", "proposals", "leases", "webhook", "terminal"),
 ]
 
@@ -37,7 +37,7 @@ def test_all_lines_of_a_folder_with_a_database(ran: Shop, monkeypatch: pytest.Mo
     monkeypatch.setenv("SPECDEC_CACHE", str(ran.folder / "cache"))
     result = CliRunner().invoke(app, ["doctor", "--json"], prog_name="loopeng")
     found = json.loads(result.stdout)
-    assert [each["name"] for each in found if each["name"] != "sandbox"] == LINES
+    assert [each["name"] for each in found] == LINES
     assert result.exit_code == (1 if any(each["status"] == "fail" for each in found) else 0)
     told = {each["name"]: each for each in found}
     assert told["torch"]["status"] in ("ok", "warn") and "passes of" in told["torch"]["text"]
@@ -86,6 +86,16 @@ def test_a_database_that_was_named_and_is_not_there(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("LOOPENG_DB", "gone.db")
     (found,) = doctor._database(None)
     assert found.status == "warn" and "LOOPENG_DB" in found.text
+
+
+def test_the_sandbox_tells_every_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    from loopeng.doctor import examine_sandbox
+    from loopeng.sandbox import TIERS, tier_states
+
+    found = examine_sandbox()
+    strong = [name for name, problem in tier_states().items() if problem is None and name != "subprocess"]
+    assert (found.status == "ok") == bool(strong) and (found.remedy is None) == bool(strong)
+    assert all(name in found.text for name in TIERS)
 
 
 def test_what_was_left_behind(ran: Shop) -> None:
