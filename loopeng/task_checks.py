@@ -187,7 +187,8 @@ def _in_every_sample(
     hint = did_you_mean(name, inputs) or f"fields: {', '.join(inputs)}"
     uses = f"{user} uses {{{{ {name} }}}}"
     if len(lacking) < len(rows):
-        raise row.error(f"the sample has no field {name!r}, but {uses}", hint)
+        others = f" ({len(lacking)} of {len(rows)} samples lack it)" if len(lacking) > 1 else ""
+        raise row.error(f"the sample has no field {name!r}, but {uses}{others}", hint)
     if name == RULES:
         raise mistake(f"{uses}, which only a template may", None)
     where = f" (see {row.file}:{row.line})" if row.file and row.line else ""

@@ -21,6 +21,7 @@ __all__ = [
     "cache_root",
     "cached_folder",
     "file_sha256",
+    "is_intact",
     "remembered_sha256",
     "weights_hash",
 ]
@@ -82,6 +83,12 @@ def build_once(name: str, build: Callable[[Path], dict[str, Any]]) -> Path:
             shutil.rmtree(partial, ignore_errors=True)
         _sync(parent)
     return parent / name
+
+
+def is_intact(folder: Path) -> bool:
+    """Whether the weights of a finished folder are what was written there: all of them are read."""
+    metadata = json.loads((folder / METADATA_NAME).read_text(encoding="utf-8"))
+    return bool(_combined_sha256(sorted(folder.glob("*.safetensors"))) == metadata["weights_hash"])
 
 
 def weights_hash(folder: Path, files: Sequence[Path]) -> str:

@@ -12,7 +12,21 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from loopeng.cli import check, failures, gate, initialise, model_list, prompts, propose, queue, run, runs, schema, work
+from loopeng.cli import (
+    check,
+    doctor,
+    failures,
+    gate,
+    initialise,
+    model_list,
+    prompts,
+    propose,
+    queue,
+    run,
+    runs,
+    schema,
+    work,
+)
 from loopeng.errors import LoopError
 
 __all__ = ["LoopGroup", "app"]
@@ -20,7 +34,7 @@ __all__ = ["LoopGroup", "app"]
 _EXIT_CODES = """\
 Exit codes:
   0  done; of a run: threshold met
-  1  internal error; of prompts verify: something does not agree
+  1  internal error; of prompts verify: something does not agree; of doctor: something fails
   2  usage or configuration
   3  finished below run.min_pass_rate
   4  samples, or a test, in error (outranks 3)
@@ -102,7 +116,7 @@ def _top(
     """
 
 
-for module in (initialise, check, run, propose, gate, work, model_list, schema):
+for module in (initialise, check, run, propose, gate, work, model_list, doctor, schema):
     module.register(app)
 for name, group in (("runs", runs), ("failures", failures), ("queue", queue), ("prompts", prompts)):
     app.add_typer(group.app, name=name)

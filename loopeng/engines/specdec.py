@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loopeng.engines.model_names import with_local_paths
 from loopeng.errors import EngineError, RequestRefusedError
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from specdec_core.metrics import DecodeStats
     from specdec_core.types import GenerationRequest
 
-__all__ = ["ModelChoice", "SpecDecEngine", "generation_request", "list_models"]
+__all__ = [
+    "ModelChoice",
+    "SpecDecEngine",
+    "examine_cache",
+    "examine_device",
+    "examine_embedded_models",
+    "generation_request",
+    "list_models",
+]
 
 _loaded: dict[str, Engine] = {}  # by everything that decides what is loaded: a model is in memory once per process
 _loading = threading.Lock()
@@ -101,6 +109,33 @@ def list_models() -> list[ModelChoice]:
     folders = sorted((cache_root() / "models").glob("*/"))
     others = [path for each in folders if each.name not in embedded and (path := cached_folder(each.name))]
     return choices + [ModelChoice(str(path), "cached", path, "converted before") for path in others]
+
+
+def examine_device() -> dict[str, Any]:
+    """What an engine would run on here, tried out, as plain values. Loads torch; see ``specdec_core.examining``.
+
+    Raises EngineError where the device cannot be used.
+    """
+    from specdec_core.examining import examine_device as examine
+
+    try:
+        return asdict(examine())
+    except (SpecDecError, OSError, RuntimeError, MemoryError) as error:
+        raise EngineError(f"{type(error).__name__}: {error}") from error
+
+
+def examine_embedded_models() -> list[dict[str, Any]]:
+    """The embedded models, weights read and compared with what was written, as plain values. Loads no model."""
+    from specdec_core.examining import examine_embedded_models as examine
+
+    return [asdict(each) for each in examine()]
+
+
+def examine_cache() -> dict[str, Any]:
+    """Where models are kept, whether more can be, and how much room there is, as plain values."""
+    from specdec_core.examining import examine_cache as examine
+
+    return asdict(examine())
 
 
 def _engine_for(spec: EngineSpec) -> Engine:

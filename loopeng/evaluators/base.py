@@ -84,7 +84,7 @@ class TypedEvaluator(ABC, Generic[P]):
     @property
     def reference(self) -> dict[str, Any] | None:
         """The spec as plain data: ``build_evaluators([reference])`` makes this evaluator in another process."""
-        return self.spec.model_dump(mode="json")
+        return self.spec.model_dump(mode="json", exclude={"self_tests"})
 
     @property
     def placeholders(self) -> frozenset[str]:

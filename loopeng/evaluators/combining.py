@@ -69,7 +69,11 @@ class Composite(TypedEvaluator[CompositeParams]):
     @property
     def reference(self) -> dict[str, Any] | None:
         references = [getattr(part, "reference", None) for part in self.parts]
-        return None if None in references else {**self.spec.model_dump(mode="json"), "evaluators": references}
+        return (
+            None
+            if None in references
+            else {**self.spec.model_dump(mode="json", exclude={"self_tests"}), "evaluators": references}
+        )
 
     @property
     def placeholders(self) -> frozenset[str]:

@@ -62,7 +62,7 @@ class JsonSchema(TypedEvaluator[JsonSchemaParams]):
     @property
     def reference(self) -> dict[str, Any] | None:
         """With the schema in it: another process may have no such file."""
-        return {**self.spec.model_dump(mode="json", exclude={"file"}), "schema": self.schema}
+        return {**self.spec.model_dump(mode="json", exclude={"file", "self_tests"}), "schema": self.schema}
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         value = read_json(attempt.text, allow_fences=self.params.allow_fences)

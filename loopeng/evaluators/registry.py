@@ -17,6 +17,7 @@ from loopeng.evaluators.answers import AnswerLine, Exact
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
 from loopeng.evaluators.budget import Cost, Latency, Tokens
 from loopeng.evaluators.choice import Choice
+from loopeng.evaluators.code import UnitTests
 from loopeng.evaluators.combining import Composite, CompositeParams
 from loopeng.evaluators.ifeval import Ifeval
 from loopeng.evaluators.json_format import JsonFormat
@@ -89,6 +90,7 @@ _BUILT_IN = (
     _typed(StartsWith),
     _typed(Tokens),
     _typed(ToolCalls),
+    _typed(UnitTests),
     _typed(Xml),
     _typed(Yaml),
 )

@@ -1,96 +1,154 @@
-"""What ``loopeng check`` says of a task: samples, evaluators, the first prompt, what improvement has."""
+"""The page of ``loopeng check``: the task, its first prompt, what was tried, what a gate and a run will take."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
-from loopeng.prompts import PromptTemplate
-from loopeng.report.layout import count
+from loopeng.checking import Baselines, CostEstimate, GateForecast, LastRun, Spending, TaskCheck
+from loopeng.improve.rules import CHARS_PER_TOKEN
+from loopeng.report.check_remarks import Remark
+from loopeng.report.layout import columns, count
 from loopeng.schema import Task
 
-__all__ = ["check_text", "improvement_remarks"]
+__all__ = ["check_document", "check_text"]
 
 _SPLITS = ("reflect", "gate", "holdout")
 
 
-def check_text(task: Task, prompt: str, null_passes: Mapping[str, Sequence[str]], num_tried: int) -> str:
-    """The whole page. ``null_passes``: for each do-nothing answer, which of the ``num_tried`` samples it passes."""
-    number_in = {split: sum(sample.split == split for sample in task.samples) for split in _SPLITS}
+def check_text(check: TaskCheck, remarks: Sequence[Remark]) -> str:
+    """The whole page."""
+    parts = [
+        _task_text(check.task),
+        _prompt_text(check),
+        _improvement_text(check.task),
+        _self_tests_text(check),
+        _baselines_text(check.baselines, len(check.task.samples)),
+        _forecast_text(check.forecast),
+        _cost_text(check.cost, check.last_run),
+        "\n".join(map(str, remarks)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def check_document(check: TaskCheck, remarks: Sequence[Remark]) -> dict[str, Any]:
+    """The same as plain values."""
+    tried = check.baselines
+    return {
+        "task": check.task.name,
+        "samples": _number_in(check.task),
+        "first_prompt": check.first_prompt,
+        "fields": vars(check.fields),
+        "self_tests": [vars(each) for each in check.self_tests],
+        "null_passes": {each.name: each.passed for each in tried.baselines},
+        "null_samples_tried": tried.num_samples,
+        "baselines": [vars(each) for each in tried.baselines],
+        "targets": [vars(each) for each in tried.targets],
+        "evaluator_errors": {name: {"samples": ids, "error": error} for name, (ids, error) in tried.errors.items()},
+        "evaluators_left_out": check.left_out,
+        "last_run": None if check.last_run is None else vars(check.last_run),
+        "gate": None if check.forecast is None else asdict(check.forecast),
+        "cost": asdict(check.cost),
+        "remarks": [_improvement_text(check.task), *map(str, remarks)],
+        "num_problems": sum(each.kind == "problem" for each in remarks),
+        "num_warnings": sum(each.kind == "warning" for each in remarks),
+    }
+
+
+def _number_in(task: Task) -> dict[str, int]:
+    return {split: sum(sample.split == split for sample in task.samples) for split in _SPLITS}
+
+
+def _task_text(task: Task) -> str:
     engine = task.engine
+    splits = ", ".join(f"{split} {number}" for split, number in _number_in(task).items())
     lines = [
         f"task {task.name}: {task.path or 'made in Python'}",
-        f"samples     {len(task.samples)}: " + ", ".join(f"{split} {number}" for split, number in number_in.items()),
+        f"samples     {len(task.samples)}: {splits}",
         f"engine      {engine.kind} {engine.script if engine.kind == 'scripted' else engine.model}",
         f"attempts    up to {task.loop.max_attempts}, retry {task.loop.retry}",
         f"evaluators  {', '.join(f'{spec.id} ({spec.type})' for spec in task.evaluators)}; pass: {task.pass_.mode}",
-        "",
-        f"the first sample ({task.samples[0].id}) as the model gets it:",
-        *(f"    {line}" for line in prompt.splitlines()),
-        "",
-        *improvement_remarks(task),
-        *_null_remarks(null_passes, num_tried, len(task.samples)),
     ]
     return "\n".join(lines)
 
 
-def improvement_remarks(task: Task) -> list[str]:
-    """What the improvement loop can and cannot do with this task."""
-    improve, number_in = task.improve, {split: sum(each.split == split for each in task.samples) for split in _SPLITS}
+def _prompt_text(check: TaskCheck) -> str:
+    head = f"the first sample ({check.task.samples[0].id}) as the model gets it:"
+    return "\n".join([head, *(f"    {line}" for line in check.first_prompt.splitlines())])
+
+
+def _improvement_text(task: Task) -> str:
+    improve, number_in = task.improve, _number_in(task)
     if not improve.enabled:
-        return ["improvement is off (improve.enabled: false)"]
-    remarks = [
+        return "improvement is off (improve.enabled: false)"
+    return (
         f"improvement: reads failures on {count(number_in['reflect'], 'reflect sample')} (a pattern counts from "
         f"{improve.min_occurrences} occurrences over {count(improve.min_samples, 'sample')}), compares on "
         f"{count(min(number_in['gate'], task.gate.samples), 'gate sample')}, shows {number_in['holdout']} held out"
-    ]
-    if not PromptTemplate(task.template).has_rules_slot:
-        remarks.append("warning: the template has no {{ rules }}, so no rule can be proposed")
-    if number_in["reflect"] < improve.min_samples:
-        remarks.append(
-            f"warning: {count(number_in['reflect'], 'reflect sample')} cannot reach improve.min_samples "
-            f"({improve.min_samples}); give more samples or a larger reflect share"
-        )
-    elif number_in["reflect"] * task.run.repeats < improve.min_occurrences:
-        remarks.append(
-            f"note: one run shows a pattern at most {number_in['reflect']} times; "
-            f"{improve.min_occurrences} occurrences need several runs"
-        )
-    if min(number_in["gate"], task.gate.samples) < (least := _least_pairs(task.gate.alpha)):
-        tested = count(min(number_in["gate"], task.gate.samples), "gate sample")
-        remarks.append(f"warning: {tested} can never be evidence of improvement; give at least {least}")
-    if number_in["holdout"] == 0:
-        remarks.append("note: no hold-out samples, so a change is never looked at on unused data")
-    return [*remarks, *_autonomy_remarks(task)]
+    )
 
 
-def _least_pairs(alpha: float) -> int:
-    """So many fixed pairs, and none broken, does the first look need: it is tested at half of ``alpha``.
-
-    >>> _least_pairs(0.05)
-    6
-    """
-    return math.ceil(1 - math.log2(alpha))
+def _self_tests_text(check: TaskCheck) -> str:
+    if not check.self_tests:
+        return ""
+    passed = sum(each.passed for each in check.self_tests)
+    return f"self-tests of evaluators: {passed} of {len(check.self_tests)} passed"
 
 
-def _autonomy_remarks(task: Task) -> list[str]:
-    approval = task.approval
-    if approval.autonomy == "commit":
-        limits = approval.auto_commit
-        return [
-            f"note: approval.autonomy is commit: a change that passes the gate is put in use unasked (at most "
-            f"{count(limits.max_operations, 'rule')} a change, {limits.max_per_day} a day)"
-        ]
-    if approval.autonomy == "report":
-        return ["note: approval.autonomy is report: failures are counted, and nothing is proposed unasked"]
-    return []
+def _baselines_text(tried: Baselines, num_samples: int) -> str:
+    """One row per evaluator, one column per do-nothing answer."""
+    if not tried.baselines:
+        return ""
+    rows: list[tuple[str, ...]] = [("passed by", *(each.name for each in tried.baselines))]
+    for evaluator in tried.baselines[0].by_evaluator:
+        rows.append((evaluator, *(str(each.by_evaluator[evaluator]) for each in tried.baselines)))
+    rows.append(("all together", *(str(len(each.passed)) for each in tried.baselines)))
+    scores = ("-" if each.score is None else f"{each.score:.2f}" for each in tried.baselines)
+    rows.append(("mean score", *scores))
+    head = f"answers that do nothing, on {tried.num_samples} of {count(num_samples, 'sample')}:"
+    return f"{head}\n{columns(rows, right=range(1, len(rows[0])), indent='    ')}"
 
 
-def _null_remarks(null_passes: Mapping[str, Sequence[str]], num_tried: int, num_samples: int) -> list[str]:
-    tried = count(num_tried, "sample") if num_tried == num_samples else f"{num_tried} tried ({num_samples} samples)"
-    return [
-        f"warning: {answer} passes {len(passed)} of the {tried}, {passed[0]} among them: "
-        "the evaluators cannot tell it from a real answer"
-        for answer, passed in null_passes.items()
-        if passed
-    ]
+def _forecast_text(forecast: GateForecast | None) -> str:
+    if forecast is None:
+        return ""
+    look = f"{count(forecast.num_samples, 'sample')}, look {forecast.look} at alpha {forecast.alpha:.3g}"
+    rows: list[tuple[str, ...]] = [("passing now", "power", f"samples for {forecast.min_power:.0%}")]
+    for each in forecast.powers:
+        needed = f"{each.samples_needed:,}" if each.samples_needed else "thousands"
+        rows.append((f"{each.base_rate:.0%}", f"{each.power:.0%}", needed))
+    source = f" (base rate of {forecast.base_rate_from})" if forecast.base_rate_from else ""
+    head = f"the gate: {look}; its power where a change mends half of what fails and breaks 2 % of the rest{source}:"
+    return f"{head}\n{columns(rows, right=range(3), indent='    ')}".replace("%", " %").replace("2  %", "2 %")
+
+
+def _cost_text(cost: CostEstimate, last_run: LastRun | None) -> str:
+    """What a run takes at least and at most, and what it would take if it went as the last one."""
+    attempts = _range(cost.least.attempts, cost.most.attempts)
+    lines = [f"a run: {attempts} attempts on {count(cost.num_samples, 'sample')}"]
+    if cost.least.tokens is not None and cost.most.tokens is not None:
+        tokens = _range(cost.least.tokens, cost.most.tokens)
+        lines.append(f"    {tokens} tokens, prompts estimated at {CHARS_PER_TOKEN} characters a token")
+    if cost.least.price is not None and cost.most.price is not None:
+        lines.append(f"    price {cost.least.price:.3g} to {cost.most.price:.3g}, at the prices of the evaluator")
+    if cost.expected is not None and last_run is not None:
+        lines.append(f"    as {last_run.run_id} went: {_expected_text(cost.expected, last_run.tokens_per_second)}")
+    return "\n".join(lines)
+
+
+def _expected_text(expected: Spending, tokens_per_second: float | None) -> str:
+    parts = [f"{expected.attempts:,.0f} attempts", f"{expected.tokens or 0:,.0f} tokens"]
+    speed = "" if tokens_per_second is None else f" ({tokens_per_second:,.0f} tokens/s)"
+    parts.append(f"{_duration(expected.seconds or 0.0)} of generation{speed}")
+    return ", ".join(parts if expected.price is None else [*parts, f"price {expected.price:.3g}"])
+
+
+def _range(least: float, most: float) -> str:
+    return f"{least:,.0f}" if least == most else f"{least:,.0f} to {most:,.0f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

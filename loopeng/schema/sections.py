@@ -19,6 +19,7 @@ __all__ = [
     "PromptSpec",
     "RetryName",
     "RunSpec",
+    "SelfTest",
 ]
 
 RetryName = Literal["resample", "feedback", "critique", "escalate"]
@@ -126,6 +127,17 @@ class EngineSpec(Noun):
     script: str | None = Field(None, description="kind scripted: a .yaml/.json file of replies, or module:function.")
 
 
+class SelfTest(Noun):
+    """One answer and what the evaluator must say of it; 'loopeng check' tries it on the named sample, or the first."""
+
+    answer: str
+    expect: str = Field(description="pass, fail, or the category of the failure.")
+    sample: str | None = Field(None, description="Id of the sample it is an answer to; the first one if unset.")
+    inputs: dict[str, Any] = Field({}, description="Fields to put in place of the sample's.")
+    target: Any = Field(None, description="Expected answer to put in place of the sample's.")
+    trajectory: Any = Field(None, description="What the agent did on the way, for evaluators that look at it.")
+
+
 class EvaluatorSpec(Noun):
     """One evaluator: id, type, and the parameters its type declares."""
 
@@ -135,6 +147,7 @@ class EvaluatorSpec(Noun):
     weight: float = Field(1.0, ge=0)
     negate: bool = False
     remedy: str | None = Field(None, description="The rule to propose when this fails often; default: the type's own.")
+    self_tests: tuple[SelfTest, ...] = Field((), description="Answers 'loopeng check' tries the evaluator on.")
 
     @property
     def params(self) -> dict[str, Any]:

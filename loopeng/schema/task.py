@@ -28,6 +28,7 @@ from loopeng.schema.sections import (
     PromptSpec,
     RetryName,
     RunSpec,
+    SelfTest,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "RetryName",
     "RunSpec",
     "Sample",
+    "SelfTest",
     "Task",
     "TaskFile",
     "WebhookSpec",
@@ -105,6 +107,8 @@ class Task(TaskFile):
     def version_hash(self) -> str:
         """Hash of everything that decides what a run does: keys, template text and samples.
 
-        Rules are no part of it: they belong to the prompt's version, whether or not they came from a file.
+        Rules are no part of it: they belong to the prompt's version, whether or not they came from a file. Nor are
+        evaluators' self-tests, which only ``loopeng check`` reads.
         """
-        return content_hash(self.model_dump(mode="json", by_alias=True, exclude={"path", "file_rules"}))
+        left_out: Any = {"path": True, "file_rules": True, "evaluators": {"__all__": {"self_tests"}}}
+        return content_hash(self.model_dump(mode="json", by_alias=True, exclude=left_out))

@@ -22,6 +22,7 @@ __all__ = [
     "mcnemar_p",
     "paired_effect_interval",
     "proportion_interval",
+    "samples_for_power",
 ]
 
 ALTERNATIVE_FIXES = 0.5  # the stated alternative: a change worth finding mends half of the samples that fail
@@ -128,7 +129,8 @@ def expected_power(
     """The probability that ``mcnemar_p`` is at most ``alpha`` where a change mends the share ``fixes`` of the failing
     samples and breaks ``breaks`` of the passing ones; ``base_rate`` is the share that passes without it.
 
-    Exact: a sum over the number of discordant pairs, which is binomial as each pair is one or not by itself.
+    Exact: a sum over the number of discordant pairs, which is binomial as each pair is one or not by itself. Needs no
+    scipy, so that a task can be checked at once.
 
     >>> round(expected_power(16, 0.0, 0.025), 3), expected_power(5, 0.0, 0.025)
     (0.895, 0.0)
@@ -139,10 +141,55 @@ def expected_power(
     discordant = to_fixed + to_broken
     if num_pairs == 0 or discordant == 0:
         return 0.0
-    import numpy
-    from scipy.stats import binom
+    found = _chances_to_find(num_pairs, to_fixed / discordant, alpha)
+    power = sum(_binomial(number, num_pairs, discordant) * chance for number, chance in enumerate(found))
+    return min(max(power, 0.0), 1.0)
 
-    numbers = numpy.arange(num_pairs + 1)
-    most_by_chance = binom.isf(alpha, numbers, 0.5)  # more fixed pairs than this are significant
-    found = binom.sf(most_by_chance, numbers, to_fixed / discordant)
-    return float(numpy.dot(binom.pmf(numbers, num_pairs, discordant), found))
+
+def samples_for_power(power: float, base_rate: float, alpha: float, most: int = 2000) -> int | None:
+    """About how many samples ``expected_power`` takes to reach ``power``; None where ``most`` are too few.
+
+    About, as power falls a little at some numbers: a count of pairs that is whole makes steps.
+
+    >>> samples_for_power(0.8, 0.6, 0.025), samples_for_power(0.8, 1.0, 0.025)
+    (47, None)
+    """
+    high = 8
+    while expected_power(min(high, most), base_rate, alpha) < power:
+        if high >= most:
+            return None
+        high *= 2
+    low, high = 0, min(high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if expected_power(middle, base_rate, alpha) >= power else (middle, high)
+    return high
+
+
+def _chances_to_find(most: int, share: float, alpha: float) -> list[float]:
+    """For 0 to ``most`` discordant pairs, each of them a fixed one with probability ``share``: the probability that
+    enough are fixed for ``mcnemar_p`` to be at most ``alpha``.
+
+    Goes from each number to the next: how many are enough, and of the outcomes of so many tosses of a coin how many
+    have them.
+    """
+    enough, outcomes, chance = 0, 1, 1.0
+    chances = []
+    for number in range(most + 1):
+        if number and enough:  # with one pair more: there were enough, or one was lacking and this is a fixed one
+            outcomes = 2 * outcomes + math.comb(number - 1, enough - 1)
+            chance += share * _binomial(enough - 1, number - 1, share)
+        while outcomes / 2**number > alpha:
+            outcomes -= math.comb(number, enough)
+            chance -= _binomial(enough, number, share)
+            enough += 1
+        chances.append(chance)
+    return chances
+
+
+def _binomial(count: int, total: int, share: float) -> float:
+    """The probability of ``count`` in ``total``, each with probability ``share``."""
+    if share in (0.0, 1.0):
+        return float(count == total * share)
+    ways = math.lgamma(total + 1) - math.lgamma(count + 1) - math.lgamma(total - count + 1)
+    return math.exp(ways + count * math.log(share) + (total - count) * math.log1p(-share))

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, inspect
 
 from loopeng.errors import StoreError, WrongDatabaseError
 
-__all__ = ["NEWEST", "migrate"]
+__all__ = ["NEWEST", "migrate", "schema_version"]
 
 NEWEST = "0002"
 _one_at_a_time = threading.Lock()  # alembic keeps what it works on in a global
@@ -26,16 +26,16 @@ def migrate(engine: Engine) -> None:
     database.
     """
     with engine.execution_options(begin="BEGIN").connect() as connection:
-        if _version(connection) == NEWEST:
+        if schema_version(connection) == NEWEST:
             return
     with engine.begin() as connection:
-        version = _version(connection)
+        version = schema_version(connection)
         if version != NEWEST:
             _upgrade(connection, version)
 
 
-def _version(connection: Connection) -> str | None:
-    """The schema's number; None for an empty file."""
+def schema_version(connection: Connection) -> str | None:
+    """The number of a database's schema; None for an empty file. Raises WrongDatabaseError for another program's."""
     tables = inspect(connection).get_table_names()
     if "alembic_version" in tables:
         return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()

@@ -22,6 +22,7 @@ COMMANDS = [
     ("gate",),
     ("work",),
     ("models",),
+    ("doctor",),
     ("schema",),
     *(("runs", name) for name in ("list", "show")),
     *(("failures", name) for name in ("list", "show", "merge", "mute", "unmute")),

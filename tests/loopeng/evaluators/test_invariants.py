@@ -83,6 +83,7 @@ ELSEWHERE = {  # type: test file beside this one
     "latency": "test_budget.py",
     "tokens": "test_budget.py",
     "tool_calls": "test_trajectory.py",
+    "unit_tests": "test_code.py",
 }
 PIECES = [
     "a",

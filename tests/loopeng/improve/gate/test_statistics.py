@@ -14,6 +14,7 @@ from loopeng.improve.gate.statistics import (
     mcnemar_p,
     paired_effect_interval,
     proportion_interval,
+    samples_for_power,
 )
 from loopeng.schema import PairedCount
 
@@ -51,6 +52,32 @@ def test_power_is_the_sum_over_all_outcomes_that_pass(num_pairs: int, base_rate:
         if mcnemar_p(fixed, broken) <= alpha
     )
     assert expected_power(num_pairs, base_rate, alpha) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("num_pairs", [80, 400, 1500])
+@pytest.mark.parametrize(("base_rate", "alpha"), [(0.0, 0.025), (0.6, 0.05 / 6), (0.9, 0.05 / 30), (0.97, 1e-9)])
+def test_power_of_many_pairs_is_what_scipy_makes_of_it(num_pairs: int, base_rate: float, alpha: float) -> None:
+    import numpy
+    from scipy.stats import binom
+
+    to_fixed, discordant = (1 - base_rate) * 0.5, (1 - base_rate) * 0.5 + base_rate * 0.02
+    numbers = numpy.arange(num_pairs + 1)
+    found = binom.sf(binom.isf(alpha, numbers, 0.5), numbers, to_fixed / discordant)
+    expected = float(numpy.dot(binom.pmf(numbers, num_pairs, discordant), found))
+    assert expected_power(num_pairs, base_rate, alpha) == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.floats(0.0, 0.8), st.floats(0.001, 0.2), st.floats(0.1, 0.95))
+@settings(max_examples=20, deadline=None)
+def test_so_many_samples_reach_the_power_and_one_less_does_not(base_rate: float, alpha: float, power: float) -> None:
+    number = samples_for_power(power, base_rate, alpha)
+    assert number is not None
+    assert expected_power(number, base_rate, alpha) >= power > expected_power(number - 1, base_rate, alpha)
+
+
+def test_no_number_of_samples_shows_that_what_passes_is_better() -> None:
+    assert samples_for_power(0.8, 1.0, 0.025) is None
+    assert samples_for_power(0.8, 0.9, 0.025, most=10) is None
 
 
 def test_more_samples_and_more_alpha_give_more_power_and_nothing_to_mend_gives_none() -> None:

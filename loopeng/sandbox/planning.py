@@ -1,0 +1,135 @@
+"""Which tests there are: a text of tests becomes steps, one for each assertion that can stand alone.
+
+Tests are a function ``check(candidate)``, or lines with ``assert``. What stands before an assertion (an import, a
+variable) belongs to it; a loop or a ``try`` is one test as a whole.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import threading
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["TestPlan", "TestStep", "example_steps", "plan_tests"]
+
+_CANDIDATE, _CHECK = "candidate", "check"
+_PREPARATION = (
+    *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Pass),
+)
+_QUIET = threading.Lock()  # catch_warnings is for one thread at a time
+_ENDS_A_FUNCTION = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal, ast.Global)
+
+
+@dataclass(frozen=True)
+class TestStep:
+    """One test: ``source`` is run, ``label`` is its assertion as one line; ``expected`` only for a shown example."""
+
+    __test__ = False  # not one of pytest's
+
+    source: str
+    label: str
+    expected: str | None = None
+
+
+@dataclass(frozen=True)
+class TestPlan:
+    """Tests ready to run. ``names`` are what they call the candidate's functions, with the functions' names."""
+
+    __test__ = False
+
+    names: dict[str, str]
+    setup: str
+    steps: tuple[TestStep, ...]
+
+
+def plan_tests(tests: str, *, setup: str = "", entry_point: str | None = None) -> TestPlan:
+    """Read tests. Raises ValueError where they are no Python, call nothing, or need an entry point that is not given.
+
+    >>> plan = plan_tests("import math\\nassert double(2) == 4\\nassert double(0) == 0")
+    >>> plan.names, [step.label for step in plan.steps]
+    ({'double': 'double'}, ['assert double(2) == 4', 'assert double(0) == 0'])
+    """
+    body, before = _parsed(tests, "tests"), _parsed(setup, "setup")
+    check = next((each for each in body if isinstance(each, ast.FunctionDef) and each.name == _CHECK), None)
+    if check is not None:
+        if entry_point is None:
+            raise ValueError("tests with check(candidate) need 'entry_point', the name of the function to test")
+        argument = check.args.args[0].arg if check.args.args else _CANDIDATE
+        names = {argument: entry_point, entry_point: entry_point}
+        around = [each for each in body if each is not check]
+        whole = any(isinstance(node, _ENDS_A_FUNCTION) for node in _outside_functions(check.body))
+        called = ast.parse(f"{_CHECK}({argument})").body
+        parts = [([check], called[0])] if whole else _grouped(check.body)
+        setup = "\n".join([setup, *map(ast.unparse, around)])
+    else:
+        called_names = [entry_point] if entry_point else _free_names(body, before)
+        names = {name: name for name in called_names}
+        parts = _grouped(body)
+    if not parts or not names:
+        raise ValueError("the tests hold no assertion that calls a function")
+    return TestPlan(names, setup, tuple(_step(*part) for part in parts))
+
+
+def example_steps(pairs: Iterable[tuple[str, str]]) -> tuple[TestStep, ...]:
+    """Steps from shown examples: a call and the value it should return, both as written."""
+    return tuple(TestStep(f"assert ({call}) == ({value})", call, value) for call, value in pairs)
+
+
+def _parsed(source: str, what: str) -> list[ast.stmt]:
+    try:
+        with _QUIET, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an escape sequence in a docstring is the data's matter
+            return ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"the {what} are no Python: {error}") from None
+
+
+def _grouped(statements: Sequence[ast.stmt]) -> list[tuple[list[ast.stmt], ast.stmt]]:
+    """Each test with what stands before it; what stands after the last one is left out."""
+    groups: list[tuple[list[ast.stmt], ast.stmt]] = []
+    before: list[ast.stmt] = []
+    for statement in statements:
+        trivial = isinstance(statement, ast.Assert) and isinstance(statement.test, ast.Constant)
+        if isinstance(statement, _PREPARATION) or trivial:
+            before.append(statement)
+        else:
+            groups.append((before, statement))
+            before = []
+    return groups
+
+
+def _step(before: list[ast.stmt], test: ast.stmt) -> TestStep:
+    return TestStep("\n".join(map(ast.unparse, [*before, test])), " ".join(ast.unparse(test).split()))
+
+
+def _outside_functions(statements: Sequence[ast.AST]) -> Iterable[ast.AST]:
+    """All nodes but those inside functions and classes of their own."""
+    for node in statements:
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield from _outside_functions(list(ast.iter_child_nodes(node)))
+
+
+def _free_names(tests: list[ast.stmt], setup: list[ast.stmt]) -> list[str]:
+    """Names that the tests call and nobody defines: the candidate's functions, in order."""
+    nodes = [node for statement in [*setup, *tests] for node in ast.walk(statement)]
+    bound = {name for node in nodes for name in _bound(node)} | set(dir(builtins))
+    calls = [node.func for statement in tests for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    called = [function.id for function in calls if isinstance(function, ast.Name)]
+    return list(dict.fromkeys(name for name in called if name not in bound))
+
+
+def _bound(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        return [node.id]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.alias):
+        return [(node.asname or node.name).split(".")[0]]
+    return []
