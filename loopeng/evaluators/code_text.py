@@ -10,7 +10,9 @@ __all__ = ["extract_code", "looks_like_code", "shown_examples"]
 
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _PYTHON = frozenset(("", "py", "python", "python3", "py3"))
-_CODE_LINE = re.compile(r"^\s*(def |class |return\b|import |from \w+ import|for .*:$|while .*:$|if .*:$|[\w\[\], .]+ = )", re.M)
+_CODE_LINE = re.compile(
+    r"^\s*(def |class |return\b|import |from \w+ import|for .*:$|while .*:$|if .*:$|[\w\[\], .]+ = )", re.M
+)
 _DOCTEST = re.compile(r"^[ \t]*>>>[ \t]*(.+)\n[ \t]*(?!>>>)(\S.*)$", re.MULTILINE)
 
 
@@ -27,7 +29,9 @@ def extract_code(text: str, function: str | None = None) -> str:
     python = [code for language, code in blocks if language in _PYTHON] or [code for _, code in blocks]
     if not python:
         return text
-    defining = [code for code in python if function and re.search(rf"^(async )?def {re.escape(function)}\b", code, re.M)]
+    defining = [
+        code for code in python if function and re.search(rf"^(async )?def {re.escape(function)}\b", code, re.M)
+    ]
     return defining[-1] if defining else "\n".join(python)
 
 

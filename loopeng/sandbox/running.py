@@ -142,9 +142,7 @@ class _Reports:
         missing = [StepReport(step, fate) for step in self.steps[len(self.done) :]]
         all_steps = tuple(self.done + missing) if self.loading is None else ()
         split = len(self.job.examples) if all_steps else 0
-        return SandboxReport(
-            self.tier, all_steps[split:], all_steps[:split], self.loading, self.detail, self.held
-        )
+        return SandboxReport(self.tier, all_steps[split:], all_steps[:split], self.loading, self.detail, self.held)
 
 
 def _run_trusted(job: SandboxJob, channel: socket.socket, report: _Reports) -> None:

@@ -31,7 +31,18 @@ from loopeng.sandbox.ending import VARIABLE
 from loopeng.sandbox.jobs import Limits
 from loopeng.sandbox.programs import BASE_PYTHON, CLEAN_ENVIRONMENT, WORKER, program
 
-__all__ = ["DEFAULT_IMAGE", "TIERS", "Bubblewrap", "Container", "Place", "Subprocess", "Tier", "TierName", "choose_tier", "tier_states"]
+__all__ = [
+    "DEFAULT_IMAGE",
+    "TIERS",
+    "Bubblewrap",
+    "Container",
+    "Place",
+    "Subprocess",
+    "Tier",
+    "TierName",
+    "choose_tier",
+    "tier_states",
+]
 
 TierName = Literal["auto", "container", "bubblewrap", "subprocess"]
 _PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-c")
@@ -159,9 +170,7 @@ TIERS: dict[str, Tier] = {tier.name: tier for tier in (Container(), Bubblewrap()
 """Strongest first."""
 
 
-def choose_tier(
-    name: TierName = "auto", *, allow_unsandboxed: bool = False, image: str = DEFAULT_IMAGE
-) -> Tier:
+def choose_tier(name: TierName = "auto", *, allow_unsandboxed: bool = False, image: str = DEFAULT_IMAGE) -> Tier:
     """The tier of that name, or the strongest that works here. Raises SandboxError, never falls back in silence.
 
     ``subprocess`` is taken only with ``allow_unsandboxed``.
@@ -199,7 +208,9 @@ def _needs_consent() -> str:
 @cache
 def _engine() -> str | None:
     """The container engine that answers."""
-    return next((name for name in ("docker", "podman") if shutil.which(name) and _problem_of([name, "info"]) is None), None)
+    return next(
+        (name for name in ("docker", "podman") if shutil.which(name) and _problem_of([name, "info"]) is None), None
+    )
 
 
 @cache
@@ -235,7 +246,9 @@ def _bubblewrap() -> tuple[str, ...]:
     prefix = os.path.realpath(sys.base_prefix)
     shown = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", *([] if prefix == "/usr" else [prefix])]
     binds = [word for path in shown for word in ("--ro-bind-try", path, path)]
-    devices = [word for name in ("null", "urandom", "random") for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
+    devices = [
+        word for name in ("null", "urandom", "random") for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    ]
     rights = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"]
     memory = ["--size", str(16 << 20), "--tmpfs", _INSIDE, "--remount-ro", "/", "--chdir", _INSIDE]
     return (shutil.which("bwrap") or "bwrap", *rights, *binds, *devices, *memory)
@@ -252,4 +265,3 @@ def _problem_of(command: list[str]) -> str | None:
     if done.returncode == 0:
         return None
     return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-

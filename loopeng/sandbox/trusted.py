@@ -198,4 +198,3 @@ def _failure(error: BaseException, link: Link) -> str:
     if own or link.num_calls == 0:
         raise _BrokenTest(f"a test broke: {type(error).__name__}: {error}")
     return "assert"
-
