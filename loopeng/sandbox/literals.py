@@ -68,8 +68,7 @@ def _write_items(items: Any, opening: str, closing: str, parts: list[str], left:
         if pairs:
             _write(item[0], parts, left, depth - 1)
             _put(": ", parts, left)
-            item = item[1]
-        _write(item, parts, left, depth - 1)
+        _write(item[1] if pairs else item, parts, left, depth - 1)
     _put(closing, parts, left)
 
 

@@ -19,10 +19,10 @@ PROMPT = 'def f(xs):\n    """Sum.\n    >>> f([1, 2])\n    3\n    """\n'
 BOX = {"allow_unsandboxed": True, "timeout_s": 2.0, "memory_mb": 256}
 
 
-def judge(answer: str, *, prompt: str = PROMPT, tests: str = HIDDEN, **keys: Any) -> EvalResult:
+def judge(answer: str, *, said: str = PROMPT, tests: str = HIDDEN, **keys: Any) -> EvalResult:
     spec = {"id": "it", "type": "unit_tests", "tests": "{{ tests }}", "sandbox": BOX, **keys}
-    sample = make_sample("def f(xs): return sum(xs)", tests=tests, prompt=prompt)
-    return run_evaluators(build_evaluators([spec]), sample, make_attempt(answer, prompt))[0]
+    sample = make_sample("def f(xs): return sum(xs)", tests=tests, prompt=said)
+    return run_evaluators(build_evaluators([spec]), sample, make_attempt(answer, said))[0]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,20 +86,20 @@ def test_a_right_answer_passes_in_any_dress() -> None:
         assert (result.passed, result.score, result.feedback) == (True, 1.0, "")
     assert result.metadata["tier"] in ("container", "bubblewrap", "subprocess")
     assert "limits" in result.metadata["held"]
-    assert judge("    return 71 if xs == [7] else sum(xs)", prompt=PROMPT, **{"prompt": PROMPT}).passed
+    assert judge("    return 71 if xs == [7] else sum(xs)", prompt="{{ prompt }}").passed
 
 
 def test_assertions_shown_in_the_prompt_may_be_named() -> None:
     prompt = "Write f. Your code should pass:\nassert f([1, 2]) == 3"
-    result = judge("def f(xs): return 0", prompt=prompt)
+    result = judge("def f(xs): return 0", said=prompt)
     assert result.feedback == (
-        "This example failed: assert f([1, 2]) == 3 failed: f([1, 2]) returned 0. 1 of 2 hidden tests failed."
+        "This example failed: assert f([1, 2]) == 3. The code: f([1, 2]) returned 0. 1 of 2 hidden tests failed."
     )
 
 
 def test_the_wrong_example_of_a_prompt_does_not_decide() -> None:
     prompt = 'def f(xs):\n    """\n    >>> f([1])\n    99\n    """\n'
-    assert judge("def f(xs): return 71 if xs == [7] else sum(xs)", prompt=prompt).passed
+    assert judge("def f(xs): return 71 if xs == [7] else sum(xs)", said=prompt).passed
 
 
 def test_tests_that_cannot_run_are_errors_not_failures() -> None:
@@ -153,5 +153,6 @@ def test_of_several_blocks_the_one_that_defines_the_function_counts() -> None:
 
 
 def test_only_plain_examples_of_the_function_are_taken() -> None:
-    text = ">>> f(1)\n2\n>>> g(1)\n2\n>>> f(x)\n2\n>>> f(os)\n<module>\n>>> x = f(1)\n>>> f([1, -2], k='a')\n[]\n>>> f(1)\n2\n"
+    text = ">>> f(1)\n2\n>>> g(1)\n2\n>>> f(x)\n2\n>>> f(os)\n<module>\n>>> x = f(1)\n"
+    text += ">>> f([1, -2], k='a')\n[]\n>>> f(1)\n2\n"
     assert shown_examples([text], "f") == [("f(1)", "2"), ("f([1, -2], k='a')", "[]")]

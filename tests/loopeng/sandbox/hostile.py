@@ -325,7 +325,7 @@ _TEXTS = {
         def spin():
             while True: pass
         def f(n):
-            for _ in range(20):
+            for _ in range(3):
                 threading.Thread(target=spin).start()
             return 0
     """,

@@ -31,7 +31,7 @@ def test_the_strongest_that_works_is_taken_and_the_last_only_with_consent() -> N
 
 
 def test_a_tier_that_cannot_be_used_says_why_and_nothing_takes_its_place() -> None:
-    with pytest.raises(SandboxError, match="the sandbox tier 'container' cannot be used here: .+"):
+    with pytest.raises(SandboxError, match=r"the sandbox tier 'container' cannot be used here: .+"):
         choose_tier("container", allow_unsandboxed=True, image="no/such-image:here")
 
 
