@@ -116,8 +116,11 @@ def decode(text: str) -> Any:
         raise ValueError("too large")
     try:
         tree = compile(text, "<value>", "eval", _PARSE_ONLY, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise ValueError(f"not a plain value: {type(error).__name__}") from None
+    try:
         return _read(tree.body, _MAX_DEPTH)  # type: ignore[attr-defined]
-    except (SyntaxError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+    except (TypeError, RecursionError, MemoryError, OverflowError) as error:
         raise ValueError(f"not a plain value: {type(error).__name__}") from None
 
 
