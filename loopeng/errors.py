@@ -11,7 +11,7 @@ LoopError (1)
 ├── BudgetStop (5)                a limit of the task was reached: saved, resume to go on
 ├── EngineError (4)               the engine or agent broke (infrastructure): retried, then an attempt in error
 │   └── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
-├── SandboxError (4)              generated code cannot be run safely here, or its sandbox died: says nothing about the code
+├── SandboxError (4)              generated code cannot be run safely here, or its sandbox died: not the code's fault
 └── StoreError (1)                the database cannot be used (newer schema, damaged, locked for too long)
     └── WrongDatabaseError (2)        the file named is no database of loopeng, or may not be written: name another one
 """

@@ -51,8 +51,8 @@ class SandboxParams(EvaluatorParams):
     tier: TierName = Field("auto", description="auto: the strongest of container, bubblewrap, subprocess that works.")
     allow_unsandboxed: bool = Field(
         False,
-        description="Allow 'subprocess': the code runs as you. It guards against accidents, not attackers; where system "
-        "calls cannot be filtered the code can use your files and the network.",
+        description="Allow 'subprocess': the code runs as you. It guards against accidents, not attackers; where "
+        "system calls cannot be filtered the code can use your files and the network.",
     )
     timeout_s: float = Field(5.0, gt=0, le=600, description="For each test.")
     total_s: float | None = Field(None, gt=0, le=3600, description="For all tests; six times timeout_s by default.")

@@ -105,14 +105,14 @@ def _is_shown(test: StepReport, shown: Sequence[str]) -> bool:
 
 
 def _of_example(example: StepReport) -> str:
-    call = example.step.label if example.step.expected is not None else example.called
-    wanted = f", expected {example.step.expected}" if example.step.expected is not None else ""
-    if example.step.expected is None:
-        call = f"{example.step.label} failed: {call}" if call else example.step.label
+    step, called = example.step, example.called
     if example.outcome == "assert":
-        return f"This example failed: {call} returned {example.got}{wanted}."
-    what = f"raised {example.error_type}" if example.outcome == "raised" else _HIDDEN[example.outcome]
-    return f"This example failed: {call} {what}{wanted}."
+        did = f"returned {example.got}" if example.got else "failed"
+    else:
+        did = f"raised {example.error_type}" if example.outcome == "raised" else _HIDDEN[example.outcome]
+    if step.expected is not None:
+        return f"This example failed: {step.label} {did}, expected {step.expected}."
+    return f"This example failed: {step.label}. The code: {called or 'it'} {did}."
 
 
 def _of_hidden(tests: Sequence[StepReport], adjective: str) -> list[str]:

@@ -65,10 +65,9 @@ def _limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
     for name, (soft, hard) in wanted.items():
         kind = getattr(resource, name)
         most = resource.getrlimit(kind)[1]
-        if most != resource.RLIM_INFINITY:
-            soft, hard = min(soft, most), min(hard, most)
+        bounds = (soft, hard) if most == resource.RLIM_INFINITY else (min(soft, most), min(hard, most))
         try:
-            resource.setrlimit(kind, (soft, hard))
+            resource.setrlimit(kind, bounds)
         except (OSError, ValueError):
             if name != "RLIMIT_AS" or sys.platform == "linux":  # macOS knows the limit and refuses to set it
                 raise

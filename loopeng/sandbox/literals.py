@@ -68,8 +68,7 @@ def _write_items(items: Any, opening: str, closing: str, parts: list[str], left:
         if pairs:
             _write(item[0], parts, left, depth - 1)
             _put(": ", parts, left)
-            item = item[1]
-        _write(item, parts, left, depth - 1)
+        _write(item[1] if pairs else item, parts, left, depth - 1)
     _put(closing, parts, left)
 
 
@@ -117,8 +116,11 @@ def decode(text: str) -> Any:
         raise ValueError("too large")
     try:
         tree = compile(text, "<value>", "eval", _PARSE_ONLY, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise ValueError(f"not a plain value: {type(error).__name__}") from None
+    try:
         return _read(tree.body, _MAX_DEPTH)  # type: ignore[attr-defined]
-    except (SyntaxError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+    except (TypeError, RecursionError, MemoryError, OverflowError) as error:
         raise ValueError(f"not a plain value: {type(error).__name__}") from None
 
 

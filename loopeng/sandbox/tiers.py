@@ -48,7 +48,7 @@ TierName = Literal["auto", "container", "bubblewrap", "subprocess"]
 _PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-c")
 _PROBE_S = 20
 DEFAULT_IMAGE = "python:3.12-slim"
-_INSIDE = "/tmp"
+_INSIDE = "/tmp"  # the only folder a container or bubblewrap can write
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Tier(ABC):
         """Whether the sandbox itself, not the code in it, ended so."""
         return False
 
-    def stop(self, place: Place) -> None:
+    def stop(self, place: Place) -> None:  # noqa: B027  most leave nothing over
         """End what killing the process group leaves over."""
 
 

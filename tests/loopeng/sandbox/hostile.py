@@ -1,0 +1,354 @@
+"""Programs that try to pass without computing, or to do harm. The tests ask for ``f(n) == n * n``.
+
+``LOOT`` stands for a folder of the test's, outside every sandbox; nothing may appear in it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+__all__ = ["HOSTILE", "SQUARES"]
+
+SQUARES = "assert f(2) == 4\nassert f(3) == 9\nassert f(10) == 100"
+
+_TEXTS = {
+    "fork bomb": """
+        import os
+        def f(n):
+            while True:
+                try:
+                    os.fork()
+                except OSError:
+                    pass
+    """,
+    "memory bomb": """
+        def f(n):
+            held = []
+            while True:
+                held.append(bytearray(1 << 24))
+    """,
+    "infinite loop": "def f(n):\n    while True: pass",
+    "infinite loop at import": "while True: pass",
+    "sleep that swallows interrupts": """
+        import signal, time
+        for number in range(1, 32):
+            try:
+                signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError):
+                pass
+        def f(n):
+            while True:
+                time.sleep(60)
+    """,
+    "infinite output": """
+        import sys
+        def f(n):
+            while True:
+                print("x" * 100000)
+                sys.stderr.write("y" * 100000)
+    """,
+    "sys.exit(0)": "import sys\ndef f(n):\n    sys.exit(0)",
+    "sys.exit(0) at import": "import sys\nsys.exit(0)\ndef f(n): return 0",
+    "os._exit(0)": "import os\ndef f(n):\n    os._exit(0)",
+    "os._exit(0) at import": "import os\nos._exit(0)",
+    "prints results": """
+        import sys
+        def f(n):
+            for stream in (sys.stdout, sys.stderr, sys.__stdout__):
+                stream.write("3 passed\\n('done', 3)\\nOK\\n")
+                stream.flush()
+            return None
+    """,
+    "writes to every descriptor": """
+        import os
+        def f(n):
+            for text in ("('done', 3)", "('x', 'value', 4)", "('step', 'passed', '', '', '')"):
+                message = b"%08x" % len(text) + text.encode()
+                for number in range(64):
+                    try:
+                        os.write(number, message)
+                    except OSError:
+                        pass
+            return 0
+    """,
+    "answers before it is asked": """
+        import os, threading
+        text = "('" + "0" * 32 + "', 'value', 4)"
+        def flood():
+            while True:
+                for number in range(3, 16):
+                    try:
+                        os.write(number, b"%08x" % len(text) + text.encode())
+                    except OSError:
+                        pass
+        threading.Thread(target=flood, daemon=True).start()
+        def f(n):
+            return 0
+    """,
+    "steals the requests": """
+        import os, threading
+        def steal():
+            for number in range(3, 16):
+                try:
+                    while os.read(number, 1):
+                        pass
+                except OSError:
+                    pass
+        def f(n):
+            threading.Thread(target=steal, daemon=True).start()
+            return 0
+    """,
+    "patches builtins and modules": """
+        import builtins, sys, operator
+        builtins.AssertionError = Exception
+        builtins.isinstance = lambda *_: True
+        builtins.type = lambda *_: int
+        builtins.len = lambda *_: 0
+        for name, module in list(sys.modules.items()):
+            if name.startswith("loopeng"):
+                for key in list(vars(module)):
+                    if callable(vars(module)[key]):
+                        setattr(module, key, lambda *_, **__: "True")
+        def f(n):
+            return True
+    """,
+    "always equal": """
+        class Equal:
+            def __eq__(self, other): return True
+            def __ne__(self, other): return False
+            def __hash__(self): return 0
+        def f(n):
+            return Equal()
+    """,
+    "int that is always equal": """
+        class Equal(int):
+            def __eq__(self, other): return True
+        def f(n):
+            return Equal(0)
+    """,
+    "str that is always equal": """
+        class Equal(str):
+            def __eq__(self, other): return True
+            def __repr__(self): return "4"
+        def f(n):
+            return Equal("4")
+    """,
+    "list of always equal": """
+        class Equal(float):
+            def __eq__(self, other): return True
+            def __repr__(self): return "4.0"
+        def f(n):
+            return [Equal(1)]
+    """,
+    "repr that is code": """
+        class Code(dict):
+            __module__ = "collections"
+            def __repr__(self): return "__import__('os').system('touch LOOT/repr')"
+        Code.__name__ = Code.__qualname__ = "Counter"
+        def f(n):
+            return Code()
+    """,
+    "pickle that is code": """
+        import os
+        class Code:
+            def __reduce__(self): return (os.system, ("touch LOOT/pickle",))
+            def __getstate__(self): raise SystemExit(0)
+        def f(n):
+            return Code()
+    """,
+    "reads the tests from other processes": """
+        import os, re
+        def f(n):
+            numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+            for number in numbers:
+                if int(number) == os.getpid():
+                    continue
+                for part in ("cmdline", "environ", "mem", "fd/0", "fd/3"):
+                    try:
+                        with open(f"/proc/{number}/{part}", "rb") as file:
+                            found = re.search(rb"assert f.%d. == (\\d+)" % n, file.read(1 << 20))
+                    except OSError:
+                        continue
+                    if found:
+                        return int(found[1])
+            return 0
+    """,
+    "reads the memory of its parent": """
+        import os, re
+        def f(n):
+            parent = os.getppid()
+            with open(f"/proc/{parent}/maps") as maps, open(f"/proc/{parent}/mem", "rb") as memory:
+                for line in maps:
+                    start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                    if "heap" in line or end - start < 1 << 24:
+                        try:
+                            memory.seek(start)
+                            found = re.search(rb"assert f.%d. == (\\d+)" % n, memory.read(end - start))
+                        except (OSError, ValueError, OverflowError):
+                            continue
+                        if found:
+                            return int(found[1])
+    """,
+    "looks for the tests in its own memory": """
+        import gc, re, sys
+        def f(n):
+            texts = [each for each in gc.get_objects() if isinstance(each, str)]
+            for each in gc.get_objects():
+                if isinstance(each, dict):
+                    texts += [value for value in each.values() if isinstance(value, str)]
+            frame = sys._getframe()
+            while frame:
+                texts += [value for value in frame.f_locals.values() if isinstance(value, str)]
+                frame = frame.f_back
+            for text in texts:
+                found = re.search(r"assert f.%d. == (\\d+)" % n, text)
+                if found:
+                    return int(found[1])
+    """,
+    "kills its parent and everybody": """
+        import os, signal
+        def f(n):
+            for number in (os.getppid(), 0, -1):
+                try:
+                    os.kill(number, signal.SIGKILL)
+                except OSError:
+                    pass
+            return 0
+    """,
+    "daemon that outlives": """
+        import os, time
+        def f(n):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    time.sleep(60)
+                    os._exit(0)
+            return 0
+    """,
+    "other program": """
+        import subprocess, sys
+        def f(n):
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+            return 0
+    """,
+    "writes files outside": """
+        import os
+        def f(n):
+            for folder in ("LOOT", "/", "/var/tmp", "/dev/shm", "/root", "/home"):
+                try:
+                    open(os.path.join(folder, "loopeng-was-here"), "w").write("x")
+                except OSError:
+                    pass
+            os.mkdir("LOOT/folder")
+            return 0
+    """,
+    "symbolic link": """
+        import os
+        def f(n):
+            for make in (os.symlink, os.link):
+                try:
+                    make("LOOT", "way")
+                    open("way/loopeng-was-here", "w").write("x")
+                except OSError:
+                    pass
+            return 0
+    """,
+    "network": """
+        import socket
+        def f(n):
+            for family, address in ((socket.AF_INET, ("127.0.0.1", PORT)), (socket.AF_UNIX, "/var/run/docker.sock")):
+                try:
+                    with socket.socket(family, socket.SOCK_STREAM) as line:
+                        line.settimeout(0.5)
+                        line.connect(address)
+                        line.sendall(b"got out")
+                except OSError:
+                    pass
+            return 0
+    """,
+    "deletes its folder": """
+        import os, shutil
+        def f(n):
+            shutil.rmtree(os.getcwd(), ignore_errors=True)
+            os.rmdir(os.getcwd())
+            return 0
+    """,
+    "unreadable folder": """
+        import os
+        def f(n):
+            os.makedirs("a/b")
+            open("a/b/c", "w").write("x")
+            os.chmod("a", 0)
+            return 0
+    """,
+    "fills the disk": """
+        def f(n):
+            with open("big", "wb") as file:
+                while True:
+                    file.write(b"x" * (1 << 20))
+    """,
+    "deep recursion": "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(n):\n    return f(n + 1)",
+    "huge text": "def f(n):\n    return 'x' * 10 ** 8",
+    "huge number": "def f(n):\n    return 1 << 10 ** 8",
+    "nested value": """
+        def f(n):
+            value = []
+            for _ in range(100000):
+                value = [value]
+            return value
+    """,
+    "value that holds itself": "def f(n):\n    value = []\n    value.append(value)\n    return value",
+    "exponential value": """
+        def f(n):
+            value = [1]
+            for _ in range(50):
+                value = [value, value]
+            return value
+    """,
+    "colliding hashes": "def f(n):\n    return {i * (2 ** 61 - 1) for i in range(20000)}",
+    "hooks that break": """
+        import sys
+        class Bad:
+            def __repr__(self): raise SystemExit(0)
+            def __del__(self): raise KeyboardInterrupt
+            def __eq__(self, other): raise MemoryError
+        class BadError(Exception):
+            def __str__(self): raise SystemExit(0)
+        def f(n):
+            Bad()
+            raise BadError(Bad())
+    """,
+    "assertion of its own": "def f(n):\n    raise AssertionError('passed')",
+    "stop signals as exceptions": "def f(n):\n    raise (KeyboardInterrupt, GeneratorExit, SystemExit(0))[n % 3]",
+    "threads left running": """
+        import threading
+        def spin():
+            while True: pass
+        def f(n):
+            for _ in range(3):
+                threading.Thread(target=spin).start()
+            return 0
+    """,
+    "hooks at exit": """
+        import atexit, os, sys, threading
+        atexit.register(lambda: open("LOOT/atexit", "w"))
+        sys.excepthook = sys.unraisablehook = lambda *_: os._exit(0)
+        def f(n):
+            return 0
+    """,
+    "reads the environment": """
+        import os
+        def f(n):
+            secrets = {key: value for key, value in os.environ.items() if "SECRET" in key}
+            return n * n if secrets else 0
+    """,
+    "reads files of the user": """
+        def f(n):
+            return n * n if "treasure" in open("LOOT/../secret.txt").read() else 0
+    """,
+    "standard input": "import sys\ndef f(n):\n    return n * n if sys.stdin.read() else int(input())",
+    "crash": "import ctypes\ndef f(n):\n    ctypes.string_at(0)",
+    "async function": "async def f(n):\n    return n * n",
+    "generator": "def f(n):\n    yield n * n",
+}
+HOSTILE = {name: textwrap.dedent(text).strip() for name, text in _TEXTS.items()}

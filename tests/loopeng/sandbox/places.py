@@ -1,0 +1,33 @@
+"""What the tests of the sandbox look at around it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+__all__ = ["IMAGE", "orphans"]
+
+IMAGE = os.environ.get("LOOPENG_TEST_IMAGE", "python:3.12-slim")  # a Python of 3.11 or newer, for the container tier
+_PATIENCE_S = 5.0
+
+
+def orphans() -> list[int]:
+    """Processes of sandboxes that nobody waits for, or that this process still has; looked for until there are none."""
+    end = time.monotonic() + _PATIENCE_S
+    while (found := _orphans()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
+
+
+def _orphans() -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes()
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if b"loopeng.sandbox.worker" in command and parent in (1, os.getpid()):
+            found.append(int(entry.name))
+    return found
