@@ -72,7 +72,8 @@ def _write_items(items: Any, opening: str, closing: str, parts: list[str], left:
     _put(closing, parts, left)
 
 
-_DICT_ITEMS = type({}.items())
+_EMPTY: dict[Any, Any] = {}
+_DICT_ITEMS: type = type(_EMPTY.items())
 
 
 def _travels_as_dict(kind: type) -> bool:
@@ -119,7 +120,7 @@ def decode(text: str) -> Any:
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise ValueError(f"not a plain value: {type(error).__name__}") from None
     try:
-        return _read(tree.body, _MAX_DEPTH)  # type: ignore[attr-defined]
+        return _read(tree.body, _MAX_DEPTH)
     except (TypeError, RecursionError, MemoryError, OverflowError) as error:
         raise ValueError(f"not a plain value: {type(error).__name__}") from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
@@ -71,6 +72,7 @@ def plan_tests(tests: str, *, setup: str = "", entry_point: str | None = None) -
         parts = _grouped(body)
     if not parts or not names:
         raise ValueError("the tests hold no assertion that calls a function")
+    setup = "\n".join([setup, *_missing_imports([*before, *body], set(names))])
     return TestPlan(names, setup, tuple(_step(*part) for part in parts))
 
 
@@ -115,12 +117,27 @@ def _outside_functions(statements: Sequence[ast.AST]) -> Iterable[ast.AST]:
 
 
 def _free_names(tests: list[ast.stmt], setup: list[ast.stmt]) -> list[str]:
-    """Names that the tests call and nobody defines: the candidate's functions, in order."""
-    nodes = [node for statement in [*setup, *tests] for node in ast.walk(statement)]
-    bound = {name for node in nodes for name in _bound(node)} | set(dir(builtins))
+    """Names that the tests call and nobody defines: the candidate's functions, in order.
+
+    Where all of them are built in, as for a function called ``sum``, the one called first is meant.
+    """
+    bound = _all_bound([*setup, *tests])
     calls = [node.func for statement in tests for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    called = [function.id for function in calls if isinstance(function, ast.Name)]
-    return list(dict.fromkeys(name for name in called if name not in bound))
+    called = [function.id for function in calls if isinstance(function, ast.Name) and function.id not in bound]
+    free = [name for name in called if not hasattr(builtins, name)]
+    return list(dict.fromkeys(free or called[:1]))
+
+
+def _missing_imports(statements: list[ast.stmt], known: set[str]) -> list[str]:
+    """Imports of standard modules that the tests use and leave to the solution to import."""
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    used = [node.value.id for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    wanted = set(used) & sys.stdlib_module_names - known - _all_bound(statements)
+    return [f"import {name}" for name in sorted(wanted)]
+
+
+def _all_bound(statements: list[ast.stmt]) -> set[str]:
+    return {name for statement in statements for node in ast.walk(statement) for name in _bound(node)}
 
 
 def _bound(node: ast.AST) -> list[str]:

@@ -68,9 +68,9 @@ def _candidate(
             try:
                 process = subprocess.Popen(
                     tier.command(job.limits, place),
-                    stdin=theirs,
-                    stdout=theirs,
-                    stderr=complaints,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=complaints.fileno(),
                     cwd=place.folder,
                     env=tier.environment(place),
                     start_new_session=True,

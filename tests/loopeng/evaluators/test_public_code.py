@@ -25,6 +25,9 @@ HUMANEVAL = {
     "prompt": "{{ prompt }}",
 }
 MBPP = {"tests": "{{ test_list }}", "setup": "{{ test_imports }}"}
+# Of these problems the reference returns a match object of ``re``, and the tests look at its truth alone. An object of
+# the candidate's does not travel: it could claim to be equal to anything.
+MATCH_OBJECTS = (737, 787, 794)
 Problems = list[dict[str, Any]]
 
 
@@ -78,4 +81,4 @@ def test_every_reference_solution_of_humaneval_passes_and_an_empty_one_never() -
 def test_every_reference_solution_of_mbpp_passes() -> None:
     data = problems("mbpp_sanitized.json")
     assert len(data) == 427
-    assert not_passed(data, [each["code"] for each in data], MBPP) == {}
+    assert set(not_passed(data, [each["code"] for each in data], MBPP)) == set(MATCH_OBJECTS)

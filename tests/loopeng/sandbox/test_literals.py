@@ -130,7 +130,7 @@ def test_a_dictionary_cannot_pass_its_own_methods_off() -> None:
     assert encode(Loud(a=1)) == "{'a': 1}"
 
 
-@pytest.mark.parametrize("value", ["x" * 2_000_000, [0] * 2_000_000, 1 << 10_000_000])
+@pytest.mark.parametrize("value", ["x" * 2_000_000, [0] * 2_000_000, 1 << 10_000_000], ids=["text", "list", "number"])
 def test_what_is_too_large_does_not_travel(value: Any) -> None:
     with pytest.raises(TooLargeError):
         encode(value)

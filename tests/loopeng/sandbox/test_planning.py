@@ -44,6 +44,15 @@ def test_lines_find_the_functions_they_call() -> None:
     assert list(plan.names) == ["f", "g"]
 
 
+def test_a_function_may_be_called_like_a_built_in_one() -> None:
+    assert list(plan_tests("assert sum(10, 15) == 6").names) == ["sum"]
+
+
+def test_a_standard_module_that_is_only_used_is_imported() -> None:
+    plan = plan_tests("x = [1]\nassert f(x.copy()) == sys.maxsize + nowhere.value")
+    assert plan.setup.split() == ["import", "sys"]
+
+
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
