@@ -98,7 +98,8 @@ def _judge(context: AttemptContext, desk: Desk, draft: Attempt) -> Attempt:
         if twin.text == draft.text and twin.verdict != "error":
             carried = {"results": twin.results, "verdict": twin.verdict, "score": twin.score}
             return draft.model_copy(update=carried | {"duplicate_of": twin.attempt_index})
-    evaluation = EvaluationContext(engine=context.harness.engine, earlier_attempts=earlier)
+    harness = context.harness
+    evaluation = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
     results = run_evaluators(context.harness.evaluators, desk.sample, draft, evaluation)
     task = context.harness.task
     verdict, score = judge_attempt(results, task.pass_, {spec.id: spec.weight for spec in task.evaluators})

@@ -14,6 +14,7 @@ from pydantic.errors import PydanticUserError
 from loopeng.errors import TaskError, UsageError
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
 from loopeng.evaluators.json_format import JsonFormat
+from loopeng.evaluators.judge import JudgeParams, PairwiseParams, llm_judge, pairwise
 from loopeng.evaluators.limits import Length, Sentences
 from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
 from loopeng.evaluators.text import Contains, Regex
@@ -47,6 +48,8 @@ _BUILT_IN = (
     _typed(Contains),
     _typed(JsonFormat),
     _typed(Length),
+    EvaluatorType("llm_judge", JudgeParams, llm_judge),
+    EvaluatorType("pairwise", PairwiseParams, pairwise),
     _typed(Regex),
     _typed(Sentences),
     EvaluatorType("python", PythonParams, python_evaluator),
