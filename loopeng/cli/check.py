@@ -106,6 +106,8 @@ def _passes(task: Task, evaluators: Sequence[Evaluator], sample: Sample, prompt:
     from loopeng.evaluators import judge_attempt, run_evaluators
     from loopeng.schema import Attempt, Message, utc_now
 
+    if any(getattr(each, "uses_engine", False) for each in evaluators):
+        return False  # a judge would have to be asked, and nothing is loaded here
     attempt = Attempt(
         run_id="check",
         sample_id=sample.id,

@@ -1,6 +1,7 @@
 """Evaluators: what decides whether an answer is good enough.
 
-Types that ship: contains, json, length, llm_judge, pairwise, python, regex, sentences. ``@evaluator`` registers a function as another.
+Types that ship: contains, json, length, llm_judge, pairwise, python, regex, sentences. ``@evaluator`` registers a
+function as another.
 """
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator

@@ -199,5 +199,11 @@ def _build(spec: EvaluatorSpec, base_dir: Path | None) -> Evaluator | list[Probl
         getattr(built, "placeholders", None)  # reads parameters that are templates
     except TaskError as error:
         loc = ("function",) if spec.type == "python" else ()
-        return [Problem(loc, error.message, error.suggestion)]
+        return [Problem(loc, _with_place(error), error.suggestion)]
     return built
+
+
+def _with_place(error: TaskError) -> str:
+    """What is wrong, in which of the evaluator's own files."""
+    line = "" if error.line is None else f":{error.line}"
+    return error.message if error.file is None else f"{error.file}{line}: {error.message}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import ValidationError
+from sqlalchemy import Text, type_coerce
 from sqlmodel import col, select
 
 from loopeng.schema import AnchorReport, JudgeUsage
@@ -53,7 +54,7 @@ class JudgeRoom(Room):
             select(EvalResultRow.evaluator, EvalResultRow.metadata_)
             .join(AttemptRow, attempt)
             .where(EvalResultRow.run_id == run_id, col(AttemptRow.duplicate_of).is_(None))  # not judged a second time
-            .where(col(EvalResultRow.metadata_).like('%"judge_usage"%'))
+            .where(type_coerce(EvalResultRow.metadata_, Text).like('%"judge_usage"%'))
             .order_by(col(EvalResultRow.position))
         )
         usages: dict[str, JudgeUsage] = {}

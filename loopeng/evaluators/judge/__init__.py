@@ -4,6 +4,16 @@ A reply that cannot be read is asked for once more; then the result is an error,
 """
 
 from loopeng.evaluators.judge.llm_judge import JudgeParams, LlmJudge, llm_judge
+from loopeng.evaluators.judge.model_judge import ModelJudge, ModelJudgeParams
 from loopeng.evaluators.judge.pairwise import Pairwise, PairwiseParams, pairwise
 
-__all__ = ["JudgeParams", "LlmJudge", "Pairwise", "PairwiseParams", "llm_judge", "pairwise"]
+__all__ = [
+    "JudgeParams",
+    "LlmJudge",
+    "ModelJudge",
+    "ModelJudgeParams",
+    "Pairwise",
+    "PairwiseParams",
+    "llm_judge",
+    "pairwise",
+]

@@ -1,9 +1,9 @@
-"""Anchors: items that people labelled, judged anew in every run, so that a judge is known by its agreement with them."""
+"""Anchors: items that people labelled, judged anew in every run: a judge is known by how far it agrees."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -41,52 +41,63 @@ class _Item:
     passed: Mapping[str, bool]  # what people said, by criterion
 
 
-def load_anchors(source: str | Sequence[Anchor], criteria: Sequence[Criterion], base_dir: Path | None) -> list[_Item]:
+@dataclass(frozen=True)
+class _Row:
+    """An anchor as it is written, and where."""
+
+    number: int
+    fields: Any
+    file: str | None = None
+    line: int | None = None
+
+    def wrong(self, message: str, suggestion: str | None = None) -> TaskError:
+        return TaskError(f"anchor {self.number}: {message}", file=self.file, line=self.line, suggestion=suggestion)
+
+
+def load_anchors(
+    source: str | Sequence[Mapping[str, Any]], criteria: Sequence[Criterion], base_dir: Path | None
+) -> list[_Item]:
     """Anchors from a file or as they are. Raises TaskError with the place of what is wrong."""
     if isinstance(source, str):
-        path = (base_dir or Path()) / source
-        return [_item(number, anchor, criteria, str(path), line) for number, line, anchor in _read(path)]
-    return [_item(number, anchor, criteria) for number, anchor in enumerate(source)]
+        rows = _read((base_dir or Path()) / source)
+    else:
+        rows = [_Row(number, fields) for number, fields in enumerate(source, start=1)]
+    return [_item(row, criteria) for row in rows]
 
 
-def _read(path: Path) -> Iterator[tuple[int, int, Anchor]]:
+def _read(path: Path) -> list[_Row]:
     if path.suffix.lower() not in (".jsonl", ".ndjson"):
         raise TaskError(f"anchors: {path.name!r} is no .jsonl file", suggestion="one JSON object a line")
-    lines = [(line, text) for line, text in enumerate(read_text(path).split("\n"), start=1) if text.strip()]
-    if not lines:
+    rows: list[_Row] = []
+    for line, text in enumerate(read_text(path).split("\n"), start=1):
+        if text.strip():
+            try:
+                rows.append(_Row(len(rows) + 1, json.loads(text), str(path), line))
+            except (ValueError, RecursionError) as error:
+                raise TaskError(f"not JSON: {error}", file=str(path), line=line) from None
+    if not rows:
         raise TaskError("there are no anchors in it", file=str(path))
-    for number, (line, text) in enumerate(lines):
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise TaskError(f"not JSON: {error}", file=str(path), line=line) from None
-        anchor = validated(Anchor, row)
-        if isinstance(anchor, list):
-            raise TaskError(anchor[0].message, file=str(path), line=line, suggestion=anchor[0].suggestion)
-        yield number, line, anchor
+    return rows
 
 
-def _item(
-    number: int, anchor: Anchor, criteria: Sequence[Criterion], file: str | None = None, line: int | None = None
-) -> _Item:
-    by_id = {each.id: each for each in criteria}
-
-    def wrong(message: str, suggestion: str | None = None) -> TaskError:
-        return TaskError(f"anchor {number + 1}: {message}", file=file, line=line, suggestion=suggestion)
-
-    expect = anchor.expect
+def _item(row: _Row, criteria: Sequence[Criterion]) -> _Item:
+    anchor = validated(Anchor, row.fields)
+    if isinstance(anchor, list):
+        raise row.wrong(anchor[0].message, anchor[0].suggestion)
+    by_id, expect = {each.id: each for each in criteria}, anchor.expect
     if not isinstance(expect, dict):
         if len(by_id) > 1:
-            raise wrong("'expect' must name the criteria", f"as in {{{criteria[0].id}: pass}}")
+            raise row.wrong("'expect' must name the criteria", f"as in {{{criteria[0].id}: pass}}")
         expect = {criteria[0].id: expect}
     if not expect:
-        raise wrong("'expect' is empty")
+        raise row.wrong("'expect' is empty")
     for name, label in expect.items():
         if name not in by_id:
-            raise wrong(f"there is no criterion {name!r}", did_you_mean(name, by_id) or f"there is: {', '.join(by_id)}")
+            hint = did_you_mean(name, by_id) or f"there is: {', '.join(by_id)}"
+            raise row.wrong(f"there is no criterion {name!r}", hint)
         if label not in ("pass", "fail", *by_id[name].values):
-            raise wrong(f"{label!r} is no verdict on {name!r}", f"one of {', '.join(map(str, by_id[name].values))}")
-    sample = Sample(id=f"anchor-{number + 1}", inputs=anchor.inputs, target=anchor.target, split="gate")
+            raise row.wrong(f"{label!r} is no verdict on {name!r}", f"one of {', '.join(map(str, by_id[name].values))}")
+    sample = Sample(id=f"anchor-{row.number}", inputs=anchor.inputs, target=anchor.target, split="gate")
     return _Item(sample, anchor.answer, {name: by_id[name].passes(label) for name, label in expect.items()})
 
 

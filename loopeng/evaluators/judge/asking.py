@@ -53,7 +53,7 @@ class Asker:
     settings: EngineSpec
     temperature: float
     cache: ReplyCache | None = None
-    usage: JudgeUsage = JudgeUsage()
+    usage: JudgeUsage = field(default_factory=JudgeUsage)
     not_held: str | None = None  # why replies were read only, not held to the schema
     _info: EngineInfo = field(init=False)
 

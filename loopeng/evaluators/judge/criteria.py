@@ -13,7 +13,7 @@ from loopeng.evaluators.judge.replies import MalformedReplyError, object_schema,
 
 __all__ = ["Criterion", "Ruling", "read_ruling", "reply_form", "reply_schema", "sentence"]
 
-Value = str | int
+_Value = str | int
 _DEFAULT_PASSING = 4
 
 
@@ -36,11 +36,11 @@ class Criterion(EvaluatorParams):
         return self
 
     @property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[_Value, ...]:
         """What a judge may say."""
         return ("pass", "fail") if self.scale == "pass/fail" else (1, 2, 3, 4, 5)
 
-    def passes(self, value: Value) -> bool:
+    def passes(self, value: _Value) -> bool:
         """Whether a value is a pass; ``pass`` and ``fail`` may stand for values of any scale."""
         return value == "pass" if isinstance(value, str) else value >= (self.passing or _DEFAULT_PASSING)
 
@@ -56,7 +56,7 @@ class Criterion(EvaluatorParams):
 class Ruling:
     """One reply of a judge: a value for every criterion."""
 
-    values: dict[str, Value]
+    values: dict[str, _Value]
     reasoning: str = ""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from loopeng.evaluators.base import TARGET, Finding, placeholders_in, redact, render_value
-from loopeng.evaluators.judge.anchors import Anchor, load_anchors, report_anchors
+from loopeng.evaluators.judge.anchors import load_anchors, report_anchors
 from loopeng.evaluators.judge.asking import Asker, Question
 from loopeng.evaluators.judge.criteria import Criterion, Ruling, read_ruling, reply_form, reply_schema, sentence
 from loopeng.evaluators.judge.material import inputs_text, neutralised, rendered
@@ -21,6 +21,17 @@ from loopeng.schema import AnchorReport, Attempt, EvaluatorSpec, Sample
 
 __all__ = ["JudgeParams", "LlmJudge", "llm_judge"]
 
+
+def _as_list(value: Any) -> Any:
+    """One sentence is one criterion."""
+    if isinstance(value, str):
+        return ({"id": "criteria", "description": value},)
+    return tuple(value) if isinstance(value, list) else value
+
+
+_Criteria = Annotated[
+    tuple[Criterion, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[Criterion, ...])
+]
 _VOTING_TEMPERATURE = 0.7
 _PREFIX = "judge."
 
@@ -28,18 +39,18 @@ _PREFIX = "judge."
 class JudgeParams(ModelJudgeParams):
     """A model that judges by criteria. ``{{ name }}`` stands for a field of the sample or its target."""
 
-    criteria: str | tuple[Criterion, ...] = Field(min_length=1, description="A list, or one criterion as a sentence.")
+    criteria: _Criteria = Field(min_length=1, description="A list, or one criterion as a sentence.")
     reference: str | None = Field(None, description='A correct answer shown to the judge, as in "{{ target }}".')
     votes: int = Field(1, ge=1, description="Odd; the majority decides each criterion.")
     show_reasoning: bool = Field(
         False, description="Tell the model the judge's reasoning, redacted; a judge that saw the target may leak it."
     )
-    anchors: str | tuple[Anchor, ...] = Field((), description="Labelled items, or a .jsonl file of them.")
+    anchors: str | tuple[dict[str, Any], ...] = Field((), description="Labelled items, or a .jsonl file of them.")
     min_agreement: float = Field(0.8, ge=0, le=1, description="Agreement with anchors below which the report warns.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        ids = [each.id for each in self.all_criteria]
+        ids = [each.id for each in self.criteria]
         if twice := [each for each in ids if ids.count(each) > 1]:
             raise ValueError(f"two criteria have the id {twice[0]!r}")
         if self.votes % 2 == 0:
@@ -49,12 +60,6 @@ class JudgeParams(ModelJudgeParams):
         if self.show_reasoning and not self.reasoning:
             raise ValueError("'show_reasoning' needs reasoning: true")
         return self
-
-    @property
-    def all_criteria(self) -> tuple[Criterion, ...]:
-        """``criteria`` as a list."""
-        one = self.criteria
-        return (Criterion(id="criteria", description=one),) if isinstance(one, str) else one
 
     @property
     def asking_temperature(self) -> float:
@@ -93,7 +98,7 @@ class LlmJudge(ModelJudge[JudgeParams]):
 
     def __init__(self, spec: EvaluatorSpec, params: JudgeParams, base_dir: Path | None = None) -> None:
         super().__init__(spec, params, base_dir)
-        self.criteria = params.all_criteria
+        self.criteria = params.criteria
         self.anchors = load_anchors(params.anchors, self.criteria, base_dir)
 
     @property

@@ -1,4 +1,4 @@
-"""What evaluators that ask a model share: the engine, what is shown, and how a reply nobody can read becomes an error."""
+"""What evaluators that ask a model share: the engine, what is shown, and the error that an unreadable reply becomes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ J = TypeVar("J", bound=ModelJudgeParams)
 
 
 class ModelJudge(TypedEvaluator[J]):
-    """Asks its own engine, made at the first question, or the task's. Raises TaskError for an engine nobody can make."""
+    """Asks its own engine, made at the first question, or the task's. Raises TaskError for one that cannot be."""
 
-    uses_engine: ClassVar[bool] = True
+    uses_engine: ClassVar[bool] = True  # what must load no model leaves it out
 
     def __init__(self, spec: EvaluatorSpec, params: J, base_dir: Path | None = None) -> None:
         super().__init__(spec, params)
@@ -65,6 +65,11 @@ class ModelJudge(TypedEvaluator[J]):
     def placeholders(self) -> frozenset[str]:
         """Inputs named to be shown; subclasses add those of their texts."""
         return frozenset() if isinstance(self.params.inputs, bool) else frozenset(self.params.inputs)
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether its own engine says the same again; the task's, where it asks that, is not its to judge. Loads it."""
+        return self._own is None or self._own.describe().deterministic
 
     def asker(self, context: EvaluationContext, cache: ReplyCache | None) -> Asker:
         """For the questions of one judgement. Raises ValueError without an engine."""

@@ -56,7 +56,9 @@ class Pairwise(ModelJudge[PairwiseParams]):
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         other = self._other(sample, context)
         if other.strip() == attempt.text.strip():
-            return self._finding("tie", sample, attempt, {"judge_usage": JudgeUsage().model_dump(), "orders": "the same text"})
+            return self._finding(
+                "tie", sample, attempt, {"judge_usage": JudgeUsage().model_dump(), "orders": "the same text"}
+            )
         asker = self.asker(context, context.cache)
         first, why = asker.ask(self._question(sample, attempt.text, other))
         second, why_second = asker.ask(self._question(sample, other, attempt.text))
@@ -93,7 +95,9 @@ class Pairwise(ModelJudge[PairwiseParams]):
     def _finding(self, outcome: str, sample: Sample, attempt: Attempt, metadata: dict[str, Any]) -> Finding:
         metadata = metadata | {"outcome": outcome}
         passed = outcome == "won" or (outcome == "tie" and self.params.tie_passes)
-        reason = {"won": "is better than", "tie": "is as good as", "lost": "is worse than"}[outcome] + " the other answer"
+        reason = {"won": "is better than", "tie": "is as good as", "lost": "is worse than"}[
+            outcome
+        ] + " the other answer"
         if passed:
             return Finding(True, _SCORES[outcome], reason, metadata=metadata)
         shown = self.params.criteria
