@@ -97,8 +97,8 @@ class TextReply(Noun):
 class EngineInfo(Noun):
     """What an engine says of itself. ``deterministic``: same request and seed, same text.
 
-    ``structured_output``: texts follow ``response_schema``, but for those cut at ``max_tokens``; a schema that cannot be
-    held is refused (RequestRefusedError), never ignored.
+    ``structured_output``: texts follow ``response_schema``, but for those cut at ``max_tokens``; a schema that cannot
+    be held is refused (RequestRefusedError), never ignored.
     """
 
     kind: str

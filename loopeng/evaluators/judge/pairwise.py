@@ -1,4 +1,4 @@
-"""Evaluator ``pairwise``: is the answer better than another one? Asked in both orders; where they differ it is a tie."""
+"""Evaluator ``pairwise``: is the answer better than another? Asked in both orders; where they differ it is a tie."""
 
 from __future__ import annotations
 

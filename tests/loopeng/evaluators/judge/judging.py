@@ -21,6 +21,11 @@ def ruling(reasoning: str | None = None, **verdicts: str | int) -> str:
     return json.dumps({**head, "verdicts": verdicts})
 
 
+def says_pass(request: TextRequest) -> str:
+    """A script by reference: nobody knows what a function does, so its engine counts as non-deterministic."""
+    return ruling(criteria="pass")
+
+
 class Replies:
     """Replies from a list, one per call, the last one for ever; remembers the requests."""
 
@@ -57,7 +62,7 @@ def ask(
     engine: TextEngine | Callable[[TextRequest], str] | None,
     text: str = "Hello.",
     *,
-    type: str = "llm_judge",
+    kind: str = "llm_judge",
     target: Any = None,
     given: dict[str, Any] | None = None,
     prompt: str = "Greet.",
@@ -68,6 +73,6 @@ def ask(
     """One judge's word on one answer; ``given`` are the sample's inputs."""
     if engine is not None and not isinstance(engine, TextEngine):
         engine = ScriptedEngine(engine)
-    built = build_evaluators([{"id": "it", "type": type, **keys}])
+    built = build_evaluators([{"id": "it", "type": kind, **keys}])
     context = EvaluationContext(engine=engine, earlier_attempts=earlier, cache=cache)
     return run_evaluators(built, make_sample(target, **(given or {})), make_attempt(text, prompt), context)[0]

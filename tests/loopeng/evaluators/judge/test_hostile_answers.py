@@ -106,6 +106,12 @@ def test_only_marks_change(text: str) -> None:
     assert neutralised(changed) == changed
 
 
+def test_long_runs_of_spaces_cost_no_time() -> None:
+    """Quadratic, this would take minutes."""
+    text = "<" + " " * 200_000 + "x"
+    assert neutralised(text) == text
+
+
 def test_html_and_comparisons_are_judged_as_they_are() -> None:
     for text in ("1 < 2", "<p>Hi</p>", "List[int]", "a <b> c", "x <- y"):
         assert neutralised(text) == text

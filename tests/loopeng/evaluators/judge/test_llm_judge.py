@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loopeng.errors import EngineError, RequestRefusedError, TaskError
 from loopeng.evaluators import build_evaluators, run_evaluators, spec_problems
@@ -222,3 +225,47 @@ def test_a_mistake_in_a_criterion_is_found_where_it_stands() -> None:
     assert missing == Problem(("criteria", 1, "description"), "criteria[1].description is missing")
     assert unknown.loc == ("criteria", 1, "descripton")
     assert unknown.message == "unknown key 'descripton' in criteria[1]"
+
+
+def by_length(request: TextRequest) -> str:
+    """A judge that likes short answers, and quotes the target in its reasoning."""
+    prompt = request.messages[0].content
+    answer = re.findall(r"\n<answer(?:_a)?>\n(.*?)\n</answer", prompt, re.DOTALL)[0]
+    if "<answer_a>" in prompt:
+        return json.dumps({"reasoning": "It is not secret.", "better": ("A", "tie", "B")[len(answer) % 3]})
+    names = re.findall(r"^- (\w+) \(pass", prompt, re.MULTILINE)
+    return ruling("It is not secret.", **{name: "fail" if len(answer) > 5 else "pass" for name in names})
+
+
+SPECS: list[dict[str, Any]] = [
+    {
+        "type": "llm_judge",
+        "criteria": [
+            {"id": "a", "description": "It names {{ product }}"},
+            {"id": "b", "description": "It is near to {{ target }}"},
+        ],
+        "show_reasoning": True,
+    },
+    {"type": "llm_judge", "criteria": "It is near to {{ target }}"},
+    {"type": "pairwise", "tie_passes": False, "criteria": "It is nearer to {{ target }}"},
+    {"type": "pairwise"},
+]
+
+
+@pytest.mark.parametrize("keys", SPECS, ids=lambda keys: keys["type"])
+@settings(max_examples=50, deadline=None)
+@given(text=st.text(max_size=12))
+def test_every_answer_gets_a_clean_verdict_and_negate_turns_it_round(keys: dict[str, Any], text: str) -> None:
+    plain, negated = build_evaluators([{"id": "plain", **keys}, {"id": "negated", "negate": True, **keys}])
+    context = EvaluationContext(engine=Engine(by_length))
+    sample = make_sample("secret", product="mug")
+    yes, no = run_evaluators([plain, negated], sample, make_attempt(text), context)
+    assert yes.error is None and no.error is None
+    assert yes.passed is not no.passed
+    assert yes.score is not None and no.score is not None and yes.score + no.score == pytest.approx(1)
+    for evaluator, result in ((plain, yes), (negated, no)):
+        assert (result.category is None) == result.passed
+        assert result.passed or (result.category in evaluator.categories and result.feedback)
+        assert "secret" not in result.feedback  # the target
+        assert not {"secret", "mug"} & set((result.remedy or "").split())
+    assert plain.categories.isdisjoint(negated.categories)

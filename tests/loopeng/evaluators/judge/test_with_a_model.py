@@ -49,4 +49,4 @@ def test_every_reply_is_well_formed_whatever_it_is_asked_about(engine: SpecDecEn
 @pytest.mark.slow
 def test_comparisons_are_well_formed_in_both_orders(engine: SpecDecEngine) -> None:
     for text in ("Paris", "Lyon", *HOSTILE):
-        well_formed(ask(engine, text, type="pairwise", target="The capital is Paris.", reasoning=False), 2)
+        well_formed(ask(engine, text, kind="pairwise", target="The capital is Paris.", reasoning=False), 2)
