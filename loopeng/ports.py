@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from pydantic import Field
 
 from loopeng.schema import (
+    AnchorReport,
     Attempt,
     EvalResult,
     FailurePattern,
@@ -25,6 +26,7 @@ __all__ = [
     "Agent",
     "AgentContext",
     "AgentResult",
+    "AnchoredEvaluator",
     "BoundEngine",
     "EngineInfo",
     "EvaluationContext",
@@ -34,6 +36,7 @@ __all__ = [
     "ProposedChange",
     "ReflectionContext",
     "Reflector",
+    "ReplyCache",
     "TextEngine",
     "TextReply",
     "TextRequest",
@@ -52,6 +55,9 @@ class TextRequest(Noun):
     stop: tuple[str, ...] = ()
     seed: int = 0
     reference_texts: tuple[str, ...] = ()
+    response_schema: dict[str, Any] | None = Field(
+        None, description="JSON Schema of the text. Held where EngineInfo.structured_output; else a wish, unsaid."
+    )
 
     @classmethod
     def of(
@@ -89,11 +95,16 @@ class TextReply(Noun):
 
 
 class EngineInfo(Noun):
-    """What an engine says of itself. ``deterministic``: same request and seed, same text."""
+    """What an engine says of itself. ``deterministic``: same request and seed, same text.
+
+    ``structured_output``: texts follow ``response_schema``, but for those cut at ``max_tokens``; a schema that cannot
+    be held is refused (RequestRefusedError), never ignored.
+    """
 
     kind: str
     model: str | None = None
     deterministic: bool = False
+    structured_output: bool = False
     fingerprint: str | None = None
     reference: str | None = Field(None, description="How another process makes it; None for a live object.")
     details: dict[str, Any] = {}
@@ -151,12 +162,21 @@ class Agent(Protocol):
     def __call__(self, context: AgentContext) -> str | AgentResult | Awaitable[str | AgentResult]: ...
 
 
+class ReplyCache(Protocol):
+    """Replies of models that evaluators ask, kept from run to run. ``key`` names everything that decided the reply."""
+
+    def judge_reply(self, key: str) -> str | None: ...
+
+    def save_judge_reply(self, key: str, text: str) -> bool: ...
+
+
 @dataclass(frozen=True)
 class EvaluationContext:
     """What an evaluator may use besides the sample and the attempt."""
 
     engine: TextEngine | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
+    cache: ReplyCache | None = None
 
 
 @runtime_checkable
@@ -170,6 +190,19 @@ class Evaluator(Protocol):
     def categories(self) -> frozenset[str]: ...
 
     def evaluate(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> EvalResult: ...
+
+
+@runtime_checkable
+class AnchoredEvaluator(Protocol):
+    """An evaluator with items whose verdict is known (anchors), judged anew in every run: how far is it to be trusted?
+
+    None where it has no anchors. Errors are counted in the report, never raised.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    def judge_anchors(self, context: EvaluationContext) -> AnchorReport | None: ...
 
 
 @dataclass(frozen=True)

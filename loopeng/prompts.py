@@ -214,11 +214,14 @@ class LoopPrompt:
 
 @cache
 def load_prompt(name: str) -> LoopPrompt:
-    """The loop's own prompt ``name``. Raises NotFoundError, or TaskError when its file is not as it must be."""
+    """The loop's own prompt ``name``, such as ``feedback`` or ``judge/criteria``.
+
+    Raises NotFoundError, or TaskError when its file is not as it must be.
+    """
     folder = _prompt_folder()
     path = folder / f"{name}.md"
     if not path.is_file():
-        known = sorted(each.stem for each in folder.glob("*.md"))
+        known = sorted(each.relative_to(folder).with_suffix("").as_posix() for each in folder.rglob("*.md"))
         raise NotFoundError(f"there is no prompt {name!r}; there is: {', '.join(known) or 'none'}")
     return _read_prompt(path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from loopeng.attempt.anchors import judge_anchors
 from loopeng.attempt.budget import Budget
 from loopeng.attempt.events import EngineChanged, PromptFileBehind, RunFinished, RunStarted, TemplateChanged
 from loopeng.attempt.graph import attempt_graph
@@ -44,9 +45,15 @@ def run_suite(
             store.prompt_version(run.prompt_version_id),
             task.samples[:limit],
             limits=task.limits,
-            before_finish=lambda: mine(store, run.id, task),
+            before_finish=lambda: _look_back(harness, run),
         )
     return summarize(store, run.id, task)
+
+
+def _look_back(harness: Harness, run: Run) -> None:
+    """What a run knows at its end: the mistakes that came up, and how far its judges are to be trusted."""
+    mine(harness.store, run.id, harness.task)
+    judge_anchors(harness, run)
 
 
 def execute_run(  # noqa: PLR0913  the gate sets each of them

@@ -99,7 +99,8 @@ def _judge(context: AttemptContext, desk: Desk, draft: Attempt) -> Attempt:
     if twin is not None and all(getattr(each, "reads_text_alone", True) for each in evaluators):
         results, verdict, score = twin.results, twin.verdict, twin.score
     else:
-        evaluation = EvaluationContext(engine=context.harness.engine, earlier_attempts=earlier)
+        harness = context.harness
+        evaluation = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
         results = run_evaluators(evaluators, desk.sample, draft, evaluation)
         verdict, score = judge_attempt(results, task.pass_, {spec.id: spec.weight for spec in task.evaluators})
     duplicate_of = twin.attempt_index if twin is not None else None

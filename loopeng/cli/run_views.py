@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from loopeng.cli.error_views import error_views
 from loopeng.cli.failure_views import failure_document, failure_views
+from loopeng.cli.judge_views import judge_views
 from loopeng.cli.proposal_views import proposal_document, proposal_summary, proposal_view
 from loopeng.errors import UsageError
+from loopeng.report.judges import judge_document, judges_text
 from loopeng.report.layout import moment
 from loopeng.report.notices import errors_text
 from loopeng.report.terminal import failures_text, final_rate, first_rate, run_text
@@ -89,6 +91,8 @@ def report_text(store: LoopStore, summary: RunSummary, task: Task, proposals: Se
     ]
     if errors := error_views(store, summary):
         parts.append(errors_text(errors))
+    if judges := judge_views(store, run.id):
+        parts.append(judges_text(judges))
     failures = failure_views(store, run, _unproposed(store, run, task, proposals))
     if failures or (run.kind, run.status) == ("suite", "finished"):
         parts.append(failures_text(failures))
@@ -128,6 +132,7 @@ def run_document(
         **summary_document(summary),
         "previous": None if previous is None else {"run": previous.run, **summary_document(previous)},
         "errors": [vars(view) for view in error_views(store, summary)],
+        "judges": [judge_document(view) for view in judge_views(store, summary.run.id)],
         "failures": [
             failure_document(view)
             for view in failure_views(store, summary.run, _unproposed(store, summary.run, task, proposals))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,7 @@ class SpecDecEngine:
             kind="specdec",
             model=description.model,
             deterministic=description.fingerprint.exactness == "bitwise",
+            structured_output=_can_hold_schemas(self.engine),
             fingerprint=description.fingerprint.digest,
             reference=self.reference,
             details=description.to_dict(),
@@ -160,13 +162,25 @@ def _engine_for(spec: EngineSpec) -> Engine:
 def generation_request(request: TextRequest) -> GenerationRequest:
     """The request in the core's words."""
     from specdec_core.sampling import SamplingParams
-    from specdec_core.types import GenerationRequest
+    from specdec_core.types import GenerationRequest, StructuredOutput
 
+    schema = request.response_schema
     sampling = request.model_dump(include=set(SamplingParams.model_fields))
     return GenerationRequest(
         messages=tuple(message.model_dump() for message in request.messages),
         sampling=SamplingParams(**sampling),
         reference_texts=request.reference_texts,
+        structured=None if schema is None else StructuredOutput(json_schema=schema),
+    )
+
+
+def _can_hold_schemas(engine: Engine) -> bool:
+    """The extra [structured] is installed, and the model's tokenizer can be read for grammars."""
+    tokenizer = engine.model.tokenizer
+    return (
+        find_spec("llguidance") is not None
+        and hasattr(tokenizer, "fast_tokenizer_json")
+        and bool(tokenizer.eos_token_ids)
     )
 
 

@@ -1,8 +1,8 @@
 """Evaluators: what decides whether an answer is good enough.
 
 Types that ship: answer_line, choice, composite, contains, cost, ends_with, exact, ifeval, json, json_schema, latency,
-length, numeric, python, regex, sentences, similarity, starts_with, tokens, tool_calls, unit_tests, xml, yaml.
-``@evaluator`` registers a function as another, and so does an entry point of an installed package.
+length, llm_judge, numeric, pairwise, python, regex, sentences, similarity, starts_with, tokens, tool_calls, unit_tests,
+xml, yaml. ``@evaluator`` registers a function as another, and so does an entry point of an installed package.
 """
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -13,23 +13,11 @@ from pydantic import create_model
 from pydantic.errors import PydanticUserError
 
 from loopeng.errors import TaskError, UsageError
-from loopeng.evaluators.answers import AnswerLine, Exact
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
-from loopeng.evaluators.budget import Cost, Latency, Tokens
-from loopeng.evaluators.choice import Choice
-from loopeng.evaluators.code import UnitTests
+from loopeng.evaluators.built_in import BUILT_IN, EvaluatorType, typed
 from loopeng.evaluators.combining import Composite, CompositeParams
-from loopeng.evaluators.ifeval import Ifeval
-from loopeng.evaluators.json_format import JsonFormat
-from loopeng.evaluators.json_schema import JsonSchemaParams, json_schema_evaluator
-from loopeng.evaluators.limits import Length, Sentences
-from loopeng.evaluators.markup import Xml, Yaml
-from loopeng.evaluators.numeric import Numeric
 from loopeng.evaluators.plugins import load_plugin, plugin_names
-from loopeng.evaluators.python import FunctionEvaluator, PythonParams, live_evaluator, python_evaluator, python_params
-from loopeng.evaluators.similarity import SimilarityParams, similarity_evaluator
-from loopeng.evaluators.text import Contains, EndsWith, Regex, StartsWith
-from loopeng.evaluators.trajectory import ToolCalls
+from loopeng.evaluators.python import FunctionEvaluator, live_evaluator, python_params
 from loopeng.ports import Evaluator
 from loopeng.schema import EvaluatorSpec, Task
 from loopeng.validation import Problem, did_you_mean, validated
@@ -37,23 +25,8 @@ from loopeng.validation import Problem, did_you_mean, validated
 __all__ = ["EvaluatorSource", "EvaluatorType", "build_evaluators", "evaluator", "evaluator_types", "spec_problems"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_Build = Callable[[EvaluatorSpec, Any, Path | None], "Evaluator | list[Problem]"]
 EvaluatorSource = EvaluatorSpec | Mapping[str, Any] | Evaluator | Callable[..., Any]
 """What an evaluator can be made from: a spec, a mapping with its keys, an evaluator, or a function."""
-
-
-@dataclass(frozen=True)
-class EvaluatorType:
-    """A name for ``type:``, the parameters it takes, and how an evaluator of it is made."""
-
-    name: str
-    params_model: type[EvaluatorParams]
-    build: _Build
-    function: Callable[..., Any] | None = None  # of a registered function
-
-
-def _typed(kind: type[TypedEvaluator[Any]]) -> EvaluatorType:
-    return EvaluatorType(kind.type_name, kind.params_model, lambda spec, params, _: kind(spec, params))
 
 
 def _composite(spec: EvaluatorSpec, params: CompositeParams, base_dir: Path | None) -> Evaluator | list[Problem]:
@@ -69,32 +42,8 @@ def _composite(spec: EvaluatorSpec, params: CompositeParams, base_dir: Path | No
     return problems or Composite(spec, params, [part for part in built if not isinstance(part, list)])
 
 
-_BUILT_IN = (
-    _typed(AnswerLine),
-    _typed(Choice),
-    EvaluatorType("composite", CompositeParams, _composite),
-    _typed(Contains),
-    _typed(Cost),
-    _typed(EndsWith),
-    _typed(Exact),
-    _typed(Ifeval),
-    _typed(JsonFormat),
-    EvaluatorType("json_schema", JsonSchemaParams, json_schema_evaluator),
-    _typed(Latency),
-    _typed(Length),
-    _typed(Numeric),
-    EvaluatorType("python", PythonParams, python_evaluator),
-    _typed(Regex),
-    _typed(Sentences),
-    EvaluatorType("similarity", SimilarityParams, similarity_evaluator),
-    _typed(StartsWith),
-    _typed(Tokens),
-    _typed(ToolCalls),
-    _typed(UnitTests),
-    _typed(Xml),
-    _typed(Yaml),
-)
-_TYPES: dict[str, EvaluatorType] = {each.name: each for each in _BUILT_IN}
+_SHIPPED = sorted([*BUILT_IN, EvaluatorType("composite", CompositeParams, _composite)], key=lambda each: each.name)
+_TYPES: dict[str, EvaluatorType] = {each.name: each for each in _SHIPPED}
 
 
 def evaluator_types() -> dict[str, EvaluatorType]:
@@ -123,7 +72,7 @@ def _plugin_type(name: str, thing: Any) -> EvaluatorType:
     if isinstance(thing, type) and issubclass(thing, TypedEvaluator):
         if missing := sorted(thing.__abstractmethods__):
             raise TypeError(f"{thing.__name__} does not have {', '.join(missing)}")
-        return replace(_typed(thing), name=name)
+        return replace(typed(thing), name=name)
     if not callable(thing):
         raise TypeError(f"{thing!r} is neither a TypedEvaluator nor a function")
     evaluator(name)(thing)
@@ -271,5 +220,11 @@ def _build(spec: EvaluatorSpec, base_dir: Path | None) -> Evaluator | list[Probl
         getattr(built, "placeholders", None)  # reads parameters that are templates
     except TaskError as error:
         loc = ("function",) if spec.type == "python" else ()
-        return [Problem(loc, error.message, error.suggestion)]
+        return [Problem(loc, _with_place(error), error.suggestion)]
     return built
+
+
+def _with_place(error: TaskError) -> str:
+    """What is wrong, in which of the evaluator's own files."""
+    line = "" if error.line is None else f":{error.line}"
+    return error.message if error.file is None else f"{error.file}{line}: {error.message}"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from loopeng.attempt.events import EngineRetried, GateProgress, ProgressEvent, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop
+from loopeng.evaluators.judge import ModelJudge
 from loopeng.improve.spending import Spending
 from loopeng.prompts import text_hash
 from loopeng.schema import Attempt, PromptVersion, Proposal, Rule, Run, Sample, Task
@@ -117,8 +118,13 @@ def run_behind(store: LoopStore, proposal: Proposal) -> Run | None:
 
 
 def is_deterministic(harness: Harness) -> bool:
-    """Whether the same seed gives the same text again: the engine says so, and the agent is the built-in one."""
-    return getattr(harness.agent, "reference", None) == "llm" and harness.engine.describe().deterministic
+    """Whether the same seed gives the same verdict again.
+
+    The engine says so, and so do the judges that have one of their own; the agent is the built-in one.
+    """
+    if getattr(harness.agent, "reference", None) != "llm" or not harness.engine.describe().deterministic:
+        return False
+    return all(each.is_deterministic for each in harness.evaluators if isinstance(each, ModelJudge))
 
 
 class _Progress:

@@ -7,7 +7,7 @@ pattern** a mistake that comes back, known by its fingerprint · **occurrence** 
 **proposal** a change with **revisions** · **gate report** its paired evidence · **decision** a person's word ·
 **commit** moves the head to the new version · **rollback** moves it back · **watch** looks whether the failure stays
 away · **suggestion** one answer of a reflector · **look** one use of the gate's samples, at an alpha of its own ·
-**delivery** one call of a webhook.
+**delivery** one call of a webhook · **anchor** an item whose verdict is known, to judge a judge by.
 """
 
 from loopeng.schema.attempts import Attempt, EvalResult, Message, Run, SampleResult, Usage
@@ -29,13 +29,16 @@ from loopeng.schema.improvement import (
     Watch,
     WatchCheck,
 )
+from loopeng.schema.judging import AnchorReport, CriterionAgreement, JudgeUsage
 from loopeng.schema.task import EvaluatorSpec, Sample, Task, TaskFile
 
 __all__ = [
     "DECIDABLE_STATES",
     "OPEN_STATES",
+    "AnchorReport",
     "ArmCount",
     "Attempt",
+    "CriterionAgreement",
     "Decision",
     "Delivery",
     "EvalResult",
@@ -45,6 +48,7 @@ __all__ = [
     "GateReport",
     "GateTest",
     "GuardFinding",
+    "JudgeUsage",
     "Look",
     "Message",
     "Noun",

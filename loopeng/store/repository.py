@@ -15,6 +15,7 @@ from loopeng.store.attempts import AttemptRoom
 from loopeng.store.database import Database
 from loopeng.store.decisions import DecisionRoom
 from loopeng.store.deliveries import DeliveryRoom
+from loopeng.store.judging import JudgeRoom
 from loopeng.store.leases import LeaseRoom
 from loopeng.store.looks import LookRoom
 from loopeng.store.merging import MergingRoom
@@ -41,6 +42,7 @@ class LoopStore(
     WatchRoom,
     PostponingRoom,
     DeliveryRoom,
+    JudgeRoom,
 ):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 

@@ -109,10 +109,13 @@ def test_the_metered_engine_sums_usage_and_never_asks_twice_with_one_seed() -> N
 
     engine = MeteredEngine(ScriptedEngine(replies), REQUEST)
     engine.generate("plain text")
-    engine.generate([Message(role="user", content="x")], temperature=0.9, stop=("\n",))
+    engine.generate(
+        [Message(role="user", content="x")], temperature=0.9, stop=("\n",), response_schema={"type": "null"}
+    )
     assert [request.seed for request in requests] == [7, 8]
     assert requests[0].messages == (Message(role="user", content="plain text"),)
     assert requests[1].temperature == 0.9 and requests[1].reference_texts == ("x",)
+    assert (requests[0].response_schema, requests[1].response_schema) == (None, {"type": "null"})
     assert (engine.usage.generated_tokens, engine.num_calls) == (4, 2)
     engine.begin()
     engine.generate("again")

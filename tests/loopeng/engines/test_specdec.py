@@ -14,7 +14,7 @@ import torch
 
 from loopeng.engines import build_engine
 from loopeng.engines.model_names import with_local_paths
-from loopeng.engines.specdec import SpecDecEngine, list_models
+from loopeng.engines.specdec import SpecDecEngine, generation_request, list_models
 from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import TextEngine, TextRequest
 from loopeng.schema import Message
@@ -23,6 +23,7 @@ from specdec_core.engine import Engine
 from specdec_core.loading import LoadedModel
 from specdec_core.metrics import NumericsFingerprint
 from specdec_core.models.table import TableModel
+from specdec_core.types import StructuredOutput
 
 VOCAB = 20
 
@@ -85,6 +86,18 @@ def test_every_sampling_parameter_reaches_the_core() -> None:
     assert engine.generate(ask(max_tokens=3)).text == whole[:3]
     assert engine.generate(ask(stop=(whole[2:4],))).text == whole[: whole.index(whole[2:4])]
     assert engine.generate(ask(repetition_penalty=1.9, max_tokens=60)).text != engine.generate(ask(max_tokens=60)).text
+
+
+def test_a_schema_reaches_the_core_and_what_cannot_be_held_is_refused_not_ignored() -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]}
+    request = ask(response_schema=schema)
+    assert generation_request(request).structured == StructuredOutput(json_schema=schema)
+    assert generation_request(ask()).structured is None
+    engine = make()  # whose tokenizer no grammar can be read for
+    assert engine.describe().structured_output is False
+    with pytest.raises(RequestRefusedError, match="structured output needs"):
+        engine.generate(request)
+    assert engine.generate(ask()).text
 
 
 def test_a_prompt_that_is_too_long_is_refused_with_words_and_the_engine_stays_usable() -> None:

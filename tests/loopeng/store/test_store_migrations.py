@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, inspect
 
 import loopeng.store.migrations
 from loopeng.errors import StoreError
+from loopeng.schema import AnchorReport
 from loopeng.store import LoopStore
 from loopeng.store.columns import Table
 from loopeng.store.migrations import NEWEST
@@ -86,6 +87,30 @@ def test_rows_of_the_first_schema_are_the_same_nouns_afterwards(store: LoopStore
     assert execute(old, "PRAGMA foreign_key_check") == []
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         execute(old, "UPDATE decision SET automatic = 1")
+
+
+def test_rows_of_the_second_schema_stay_and_judges_find_their_place(
+    store: LoopStore, make: Any, tmp_path: Path
+) -> None:
+    pattern_id = make.pattern()
+    version = make.committed(pattern_ids=(pattern_id,))
+    store.save_watch(make.watch(version, store.proposals()[0], pattern_id))
+    run = make.run()
+    store.save_attempt(make.attempt(run.id))
+    old = tmp_path / "old.db"
+    build(old, "0002")
+    assert execute(old, "SELECT name FROM sqlite_master WHERE name IN ('judge_reply', 'anchor_report')") == []
+    copy_rows(store.path, old)
+    with LoopStore.open(old, clock=make.clock) as opened:
+        assert opened.runs() == store.runs() and opened.attempts(run.id) == store.attempts(run.id)
+        assert opened.proposals() == store.proposals() and opened.decisions() == store.decisions()
+        assert opened.watches("describe") == store.watches("describe")
+        assert opened.judge_reply("key") is None and opened.anchor_reports(run.id) == []
+        assert opened.save_judge_reply("key", "reply") and opened.judge_reply("key") == "reply"
+        report = AnchorReport(evaluator="tone", num_anchors=0, criteria=(), min_agreement=0.5)
+        assert opened.save_anchor_report(run.id, report) and opened.anchor_reports(run.id) == [report]
+    assert execute(old, "PRAGMA foreign_key_check") == []
+    assert execute(old, "SELECT version_num FROM alembic_version") == [(NEWEST,)]
 
 
 def copy_rows(frm: Path, to: Path) -> None:

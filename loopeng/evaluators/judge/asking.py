@@ -1,0 +1,126 @@
+"""Asking a judge: held to a schema where the engine can, read strictly everywhere, asked once more, then an error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from loopeng.errors import RequestRefusedError
+from loopeng.evaluators.judge.replies import MalformedReplyError
+from loopeng.ports import EngineInfo, ReplyCache, TextEngine, TextRequest
+from loopeng.prompts import load_prompt
+from loopeng.schema import JudgeUsage, Message, content_hash
+from loopeng.schema.task import EngineSpec
+
+__all__ = ["Asker", "Question", "UnreadableJudgeError"]
+
+T = TypeVar("T")
+_READING = 1  # of the cache's keys: raise it where replies are read in another way
+_NOT_HELD = "the engine does not hold replies to a schema"
+
+
+class UnreadableJudgeError(ValueError):
+    """Two replies in turn could not be read. ``metadata`` is what the result in error keeps."""
+
+    def __init__(self, problem: str, metadata: dict[str, Any]) -> None:
+        super().__init__(f"the judge's reply could not be read, nor could a second one: {problem}")
+        self.metadata = metadata
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """What is asked. The second try asks for the ``short`` form: a long reasoning may have been cut off."""
+
+    prompt: str
+    schema: dict[str, Any]
+    short_schema: dict[str, Any]
+    short_form: str
+    read: Callable[[str], T]  # raises MalformedReplyError
+
+
+@dataclass
+class Asker:
+    """The questions of one judgement, and what they cost. Belongs to one thread.
+
+    Every question has its own seed, drawn from its text and the number of the vote: the same question is answered the
+    same way by a deterministic engine. Only such replies are cached, and only those that could be read.
+    """
+
+    engine: TextEngine
+    settings: EngineSpec
+    temperature: float
+    cache: ReplyCache | None = None
+    usage: JudgeUsage = field(default_factory=JudgeUsage)
+    not_held: str | None = None  # why replies were read only, not held to the schema
+    _info: EngineInfo = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._info = self.engine.describe()
+
+    def ask(self, question: Question[T], vote: int = 0) -> T:
+        """The reply, read. Raises UnreadableJudgeError, and EngineError where the engine breaks."""
+        try:
+            return self._answer(question.prompt, question.schema, question.read, vote)
+        except MalformedReplyError as error:
+            problem = str(error)
+        self.usage += JudgeUsage(num_asked_again=1)
+        prompt = load_prompt("judge/again").render(prompt=question.prompt, problem=problem, form=question.short_form)
+        try:
+            return self._answer(prompt, question.short_schema, question.read, vote)
+        except MalformedReplyError as error:
+            raise UnreadableJudgeError(str(error), self.metadata()) from None
+
+    def metadata(self) -> dict[str, Any]:
+        """What a result keeps of the asking."""
+        return {
+            "judge_usage": self.usage.model_dump(),
+            "held_to_schema": self.not_held is None,
+            **({"not_held": self.not_held} if self.not_held is not None else {}),
+        }
+
+    def _answer(self, prompt: str, schema: dict[str, Any], read: Callable[[str], T], vote: int) -> T:
+        request = TextRequest.of(
+            self.settings,
+            messages=(Message(role="user", content=prompt),),
+            temperature=self.temperature,
+            seed=_seed(prompt, vote),
+        )
+        if not self._info.structured_output:
+            self.not_held = _NOT_HELD
+            return self._read(request, read, vote)
+        try:
+            return self._read(request.model_copy(update={"response_schema": schema}), read, vote)
+        except RequestRefusedError as error:  # the schema, or the whole request: then it is refused again
+            self.not_held = f"the engine refused the schema: {error}"
+        return self._read(request, read, vote)
+
+    def _read(self, request: TextRequest, read: Callable[[str], T], vote: int) -> T:
+        cache = self.cache if self._info.deterministic else None
+        key = "" if cache is None else self._key(request, vote)
+        kept = None if cache is None else cache.judge_reply(key)
+        if kept is not None:
+            self.usage += JudgeUsage(num_cached=1)
+            return read(kept)
+        reply = self.engine.generate(request)
+        self.usage += JudgeUsage(
+            num_calls=1,
+            prompt_tokens=reply.usage.prompt_tokens,
+            generated_tokens=reply.usage.generated_tokens,
+            latency_s=reply.latency_s,
+        )
+        value = read(reply.text)
+        if cache is not None:
+            cache.save_judge_reply(key, reply.text)
+        return value
+
+    def _key(self, request: TextRequest, vote: int) -> str:
+        """Everything that decides a reply: the engine, and the request with prompt, sampling, seed and schema."""
+        engine, asked = self._info.model_dump(mode="json"), request.model_dump(mode="json")
+        return content_hash({"reading": _READING, "engine": engine, "request": asked, "vote": vote})
+
+
+def _seed(prompt: str, vote: int) -> int:
+    return int.from_bytes(hashlib.sha256(json.dumps([prompt, vote]).encode()).digest()[:8]) >> 1
