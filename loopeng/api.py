@@ -33,9 +33,10 @@ from loopeng.task_file import load_task
 if TYPE_CHECKING:
     from loopeng.attempt.graph import AttemptGraph
     from loopeng.gepa_bridge import GepaAdapter
+    from loopeng.run_diff import RunDiff
     from loopeng.runner import RunSummary
 
-__all__ = ["AttemptResult", "Loop", "RunResult"]
+__all__ = ["AttemptResult", "Loop", "RescoreResult", "RunResult"]
 
 _OnEvent = Callable[[ProgressEvent], None]
 
@@ -84,6 +85,31 @@ class RunResult:
         """What the command line would return."""
         code = self.summary.exit_code(self.task)
         return self.improve_error.exit_code if not code and self.improve_error is not None else code
+
+
+@dataclass(frozen=True)
+class RescoreResult:
+    """What judging a run again came to. ``left_out`` names samples that are gone from the task, or have new inputs."""
+
+    summary: RunSummary
+    task: Task
+    diff: RunDiff
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Run:
+        """The new run's row."""
+        return self.summary.run
+
+    @property
+    def score(self) -> float:
+        """The pass rate that the threshold looks at (``run.on``)."""
+        return self.summary.pass_rate(self.task.run.on)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line would return."""
+        return self.summary.exit_code(self.task)
 
 
 class Loop(QueueDoor):
@@ -164,6 +190,31 @@ class Loop(QueueDoor):
             proposals=tuple(proposals),
             improve_error=improve_error,
         )
+
+    def rescore(
+        self,
+        run_id: str,
+        task: Task | str | Path | None = None,
+        *,
+        resume: bool = False,
+        jobs: int | None = None,
+        on_event: _OnEvent | None = None,
+    ) -> RescoreResult:
+        """Judge the stored outputs of a run again, without generating: after a change of evaluators or targets.
+
+        ``task`` is what to judge by; without it the run's own file as it is now, or the task as it was. ``jobs``
+        samples are judged side by side; ``resume`` goes on with the newest rescore of this run that was stopped.
+        """
+        from loopeng.rescoring import present_task, rescore
+        from loopeng.run_diff import diff_runs
+        from loopeng.run_summary import summarize
+
+        if task is None:
+            task = present_task(self.store, self.store.run(run_id))
+        task = task if isinstance(task, Task) else load_task(task)
+        done = rescore(self._harness(task, on_event=on_event), run_id, resume=resume, jobs=jobs)
+        diff = diff_runs(self.store, done.original.id, done.run.id)
+        return RescoreResult(summarize(self.store, done.run.id), task, diff, done.left_out)
 
     async def arun(self, task: Task | str | Path, **options: Any) -> RunResult:
         """``run`` in a thread, for programs with an event loop."""

@@ -12,7 +12,22 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from loopeng.cli import check, failures, gate, initialise, model_list, prompts, propose, queue, run, runs, schema, work
+from loopeng.cli import (
+    check,
+    failures,
+    gate,
+    initialise,
+    model_list,
+    prompts,
+    propose,
+    queue,
+    report,
+    rescore,
+    run,
+    runs,
+    schema,
+    work,
+)
 from loopeng.errors import LoopError
 
 __all__ = ["LoopGroup", "app"]
@@ -102,7 +117,7 @@ def _top(
     """
 
 
-for module in (initialise, check, run, propose, gate, work, model_list, schema):
+for module in (initialise, check, run, report, rescore, propose, gate, work, model_list, schema):
     module.register(app)
 for name, group in (("runs", runs), ("failures", failures), ("queue", queue), ("prompts", prompts)):
     app.add_typer(group.app, name=name)
