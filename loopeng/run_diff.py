@@ -1,4 +1,4 @@
-"""Two runs side by side, paired by (sample, repeat): what the second one fixed and broke, and how much that is worth."""
+"""Two runs side by side, paired by (sample, repeat): what the second one fixed and broke, and what that is worth."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def diff_runs(store: LoopStore, before_id: str, after_id: str) -> RunDiff:
 
 def _outcomes(store: LoopStore, run: Run, task: Task) -> Iterator[tuple[Key, _Outcome]]:
     for record in RunRecords(store, run, task):
-        passed = {("first", None): _passed(record.result.first_verdict), ("final", None): _passed(record.result.verdict)}
+        passed = {
+            ("first", None): _passed(record.result.first_verdict),
+            ("final", None): _passed(record.result.verdict),
+        }
         for on in ("first", "final"):
             for result in (record.first if on == "first" else record.best).results:
                 passed[on, result.evaluator] = None if result.error is not None else result.passed

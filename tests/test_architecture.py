@@ -91,7 +91,7 @@ LAYERS = {
         ["run_statistics"],
         ["run_rates", "run_diff"],
         ["report"],
-        ["queue_door"],
+        ["queue_door", "results"],
         ["gepa_bridge"],
         ["api"],
         ["__init__"],

@@ -1,4 +1,4 @@
-"""``loopeng report`` and ``loopeng export``: a run as text, JSON, Markdown, JUnit XML, CSV, or as another tool's log."""
+"""``loopeng report`` and ``loopeng export``: a run as text, JSON, Markdown, JUnit XML, CSV, or another tool's log."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def report(
         write_pieces(_written(format, found, records, rows, targets), output)
 
 
-def _written(
-    chosen: ReportFormat, report: RunReport, records: RunRecords, rows: Rows, targets: bool
-) -> Iterable[str]:
+def _written(chosen: ReportFormat, report: RunReport, records: RunRecords, rows: Rows, targets: bool) -> Iterable[str]:
     match chosen:
         case ReportFormat.json:
             from loopeng.report.json_report import json_report

@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def rescore(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its unique beginning, or 'latest'.")] = "latest",
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run's id, its unique beginning, or 'latest'.")
+    ] = "latest",
     task: Annotated[
         Path | None, typer.Option("--task", metavar="TASK", help="Task file to judge by. Default: that of the run.")
     ] = None,

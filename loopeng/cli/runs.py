@@ -18,7 +18,9 @@ def list_(
     task: Annotated[str | None, typer.Option("--task", metavar="NAME", help="Only runs of this task.")] = None,
     kind: Annotated[
         str,
-        typer.Option("--kind", metavar="KIND", help="suite, rescore, live, reproduce, reflect, screen, gate, holdout, all."),
+        typer.Option(
+            "--kind", metavar="KIND", help="suite, rescore, live, reproduce, reflect, screen, gate, holdout, all."
+        ),
     ] = "suite",
     limit: Annotated[int, typer.Option("--limit", min=1, max=2**31 - 1, metavar="N", help="The newest N.")] = 20,
     json: Json = False,

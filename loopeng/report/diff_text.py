@@ -25,7 +25,9 @@ class Answers:
 def diff_text(diff: RunDiff, answers: Mapping[Key, Answers]) -> str:
     """What changed, how much that is worth, and which samples; ``answers`` are those of some of them."""
     parts = [f"before: {diff.before.id}   after: {diff.after.id}"]
-    parts[0] += "".join(f"\n  {line}" for line in diff.differences or ("no difference but chance: same task and engine",))
+    parts[0] += "".join(
+        f"\n  {line}" for line in diff.differences or ("no difference but chance: same task and engine",)
+    )
     parts.append(_table(diff))
     parts.append(_counts(diff))
     for name, side in (("first attempt", diff.first), ("final", diff.final)):

@@ -81,7 +81,9 @@ def _sample(record: Record, targets: bool) -> dict[str, Any]:
     )
 
 
-def with_list(head: dict[str, Any], name: str, items: Iterable[Any], tail: dict[str, Any] | None = None) -> Iterator[str]:
+def with_list(
+    head: dict[str, Any], name: str, items: Iterable[Any], tail: dict[str, Any] | None = None
+) -> Iterator[str]:
     """A document in pieces: the keys of ``head``, then ``name`` with its items a line each, then the keys of ``tail``.
 
     >>> "".join(with_list({"a": 1}, "items", [{"b": 2}], {"c": 3}))

@@ -65,7 +65,9 @@ def _failing(report: RunReport, records: Records) -> Iterator[str]:
         return
     yield f"\n### {count(number, 'sample')} did not pass\n\n"
     shown = _first_failing(records, on)
-    yield markdown_table(("sample", "verdict", "why", "feedback for the model", "answer"), [_row(report, r) for r in shown])
+    yield markdown_table(
+        ("sample", "verdict", "why", "feedback for the model", "answer"), [_row(report, r) for r in shown]
+    )
     if number > len(shown):
         yield f"\n… and {number - len(shown)} more; `--format json` has all of them.\n"
     yield f"\n{REASONS_NOTE}\n"

@@ -119,7 +119,12 @@ def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
         "provider": _provider(report),
         "prompt": {"raw": _asked(attempt), "label": _prompt(report)["label"]},
         "vars": variables,
-        "response": {"output": attempt.text, "tokenUsage": usage, "finishReason": attempt.finish_reason, "cached": False},
+        "response": {
+            "output": attempt.text,
+            "tokenUsage": usage,
+            "finishReason": attempt.finish_reason,
+            "cached": False,
+        },
         "error": error,
         "failureReason": reasons[verdict],
         "success": verdict == "pass",

@@ -1,4 +1,4 @@
-"""What every written report of a run begins with: the run, its task, its rates. The samples come beside it, one by one."""
+"""What every written report of a run begins with: the run, its task, its rates. The samples come beside it."""
 
 from __future__ import annotations
 
