@@ -63,7 +63,7 @@ class PartRates:
     first: Rate
     final: Rate
     evaluators: dict[str, EvaluatorRates]
-    repeats: int  # the most that a sample has
+    repeats: int  # of every sample
     pass_at_repeats: tuple[float, float] | None  # (pass@k, pass^k) of first attempts at k = repeats; None for one
 
 
@@ -88,11 +88,13 @@ class _Part:
     """Both rates and both rates of every evaluator, counted as records come by."""
 
     samples: int = 0
+    repeats: int = 1
     rates: dict[tuple[str | None, str], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
     by_sample: _Tally = field(default_factory=_Tally)
 
     def count(self, record: Record) -> None:
         self.samples += 1
+        self.repeats = max(self.repeats, record.result.repeat + 1)
         self.by_sample.count(record.result.sample_id, _passed(record.result.first_verdict))
         for on in ("first", "final"):
             verdict = record.result.first_verdict if on == "first" else record.result.verdict
@@ -104,7 +106,6 @@ class _Part:
         seen = {name for name, _ in self.rates if name is not None}
         names = [*(name for name in evaluators if name in seen), *sorted(seen - set(evaluators))]
         by_sample = self.by_sample.rate().clusters
-        repeats = max((cluster.total for cluster in by_sample), default=1)
         return PartRates(
             samples=self.samples,
             first=self.rates[None, "first"].rate(),
@@ -113,8 +114,8 @@ class _Part:
                 name: EvaluatorRates(self.rates[name, "first"].rate(), self.rates[name, "final"].rate())
                 for name in names
             },
-            repeats=repeats,
-            pass_at_repeats=pass_at_k(by_sample, repeats) if repeats > 1 else None,
+            repeats=self.repeats,
+            pass_at_repeats=pass_at_k(by_sample, self.repeats) if self.repeats > 1 else None,
         )
 
 

@@ -112,11 +112,18 @@ def paired_interval(clusters: Sequence[PairedCluster], pairs: PairedCount) -> tu
 
 
 def _correlation(clusters: Sequence[PairedCluster], before: float, after: float) -> float:
-    """Of the clusters' sums before and after; none where a side has no spread."""
+    """Of the clusters' sums before and after, corrected for continuity as Newcombe's phi where it is positive.
+
+    None where a side passed all or nothing.
+    """
     first = [cluster.before - before * cluster.total for cluster in clusters]
     second = [cluster.after - after * cluster.total for cluster in clusters]
     spread = math.sqrt(math.fsum(x * x for x in first) * math.fsum(y * y for y in second))
-    return math.fsum(x * y for x, y in zip(first, second, strict=True)) / spread if spread else 0.0
+    margins = math.sqrt(before * (1 - before) * after * (1 - after))
+    if not spread or not margins:
+        return 0.0
+    correlation = math.fsum(x * y for x, y in zip(first, second, strict=True)) / spread
+    return correlation if correlation <= 0 else max(correlation - 1 / (2 * len(clusters) * margins), 0.0)
 
 
 def two_sided_p(clusters: Sequence[PairedCluster]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,25 @@ import typer
 from loopeng.cli.options import Db, Json, Quiet
 
 if TYPE_CHECKING:
+    from loopeng.results import RescoreResult
     from loopeng.schema import Task
     from loopeng.store import LoopStore
 
-__all__ = ["register", "rescore"]
+__all__ = ["RescoreOptions", "register", "rescore"]
+
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class RescoreOptions:
+    """The options of ``loopeng rescore``."""
+
+    run: str
+    task: Path | None
+    resume: bool
+    jobs: int | None
+    json: bool
+    quiet: bool
 
 
 def register(app: typer.Typer) -> None:
@@ -47,37 +63,47 @@ def rescore(
       loopeng rescore latest
       loopeng rescore run-1a2b3c4d --task stricter.yaml
     """
+    options = RescoreOptions(run, task, resume, jobs, json, quiet)
+    raise typer.Exit(_rescore_and_report(options, db))
+
+
+def _rescore_and_report(options: RescoreOptions, db: Path | None) -> int:
     from loopeng.api import Loop
-    from loopeng.cli.output import note, print_json, print_text
+    from loopeng.cli.output import note
     from loopeng.cli.places import command, find_database
     from loopeng.cli.progress import LiveProgress
     from loopeng.cli.run_names import named_run
-    from loopeng.cli.run_views import diff_answers
-    from loopeng.report.diff_text import diff_document, diff_text
     from loopeng.settings import read_settings
 
     database = find_database(db)
     with Loop.open(database) as loop:
-        original = named_run(loop.store, run)
+        original = named_run(loop.store, options.run)
         with redirect_stdout(sys.stderr):  # the user's modules may print when they are imported
-            judged_by = _task(loop.store, original.task_hash, task, database)
-        display = LiveProgress(quiet=quiet or read_settings().quiet)
+            task = _task(loop.store, original.task_hash, options.task, database)
+        display = LiveProgress(quiet=options.quiet or read_settings().quiet)
         try:
             with display:
-                result = loop.rescore(original.id, judged_by, resume=resume, jobs=jobs, on_event=display)
+                result = loop.rescore(original.id, task, resume=options.resume, jobs=options.jobs, on_event=display)
         except KeyboardInterrupt:
-            again = ["rescore", original.id, "--resume", *(["--task", str(task)] if task is not None else [])]
+            again = ["rescore", original.id, "--resume"]
+            again += [] if options.task is None else ["--task", str(options.task)]
             note(f"interrupted; everything is saved. Go on with:\n  {command(*again, db=database)}")
-            raise typer.Exit(130) from None
-        if result.left_out:
-            note(f"left out, gone from the task or with other inputs: {', '.join(result.left_out)}")
-        answers = diff_answers(loop.store, result.diff, most=0)
-        if json:
-            code = {"exit_code": result.exit_code}
-            print_json({"run": result.run, **diff_document(result.diff, answers), "left_out": result.left_out} | code)
-        else:
-            print_text(diff_text(result.diff, answers))
-    raise typer.Exit(result.exit_code)
+            return _INTERRUPTED
+        _print(loop.store, result, json=options.json)
+    return result.exit_code
+
+
+def _print(store: LoopStore, result: RescoreResult, *, json: bool) -> None:
+    from loopeng.cli.output import note, print_json, print_text
+    from loopeng.report.diff_text import diff_document, diff_text
+
+    if result.left_out:
+        note(f"left out, gone from the task or with other inputs: {', '.join(result.left_out)}")
+    if json:
+        document = {"run": result.run, **diff_document(result.diff, {})}
+        print_json(document | {"left_out": result.left_out, "exit_code": result.exit_code})
+    else:
+        print_text(diff_text(result.diff, {}))
 
 
 def _task(store: LoopStore, task_hash: str, chosen: Path | None, database: Path) -> Task:

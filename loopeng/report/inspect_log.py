@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import datetime
+from importlib.metadata import version
 from typing import Any
 
 from loopeng.report.json_report import json_text, with_list
@@ -57,8 +58,6 @@ def _model(report: RunReport) -> str:
 
 
 def _spec(report: RunReport) -> dict[str, Any]:
-    from loopeng import __version__
-
     run, task = report.run, report.task
     return {
         "eval_id": run.id,
@@ -82,7 +81,7 @@ def _spec(report: RunReport) -> dict[str, Any]:
         "model_generate_config": {},
         "model_args": {},
         "config": {"epochs": report.total.repeats, "epochs_reducer": ["mean"]},
-        "packages": {"loopeng": __version__},
+        "packages": {"loopeng": version("loopeng")},
         "metadata": {"loopeng": {"kind": run.kind, "prompt": report.version.prompt_name, "task_hash": run.task_hash}},
         "scorers": [{"name": spec.id, "options": {"type": spec.type}} for spec in task.evaluators],
     }

@@ -6,12 +6,14 @@ import itertools
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopeng.improve.gate.statistics import harm_p, mcnemar_p, paired_effect_interval, proportion_interval
 from loopeng.run_statistics import Cluster, PairedCluster, clustered_interval, paired_interval, pass_at_k, two_sided_p
 from loopeng.schema import PairedCount
+
+_settings = settings(deadline=None)  # the first use loads scipy
 
 
 @st.composite
@@ -20,6 +22,7 @@ def _clusters(draw: st.DrawFn, least: int = 0) -> list[Cluster]:
     return [Cluster(draw(st.integers(0, total)), total) for total in totals]
 
 
+@_settings
 @given(_clusters())
 def test_an_interval_holds_the_rate_and_stays_between_nothing_and_all(clusters: list[Cluster]) -> None:
     low, high = clustered_interval(clusters)
@@ -29,6 +32,7 @@ def test_an_interval_holds_the_rate_and_stays_between_nothing_and_all(clusters: 
         assert low - 1e-12 <= passed / total <= high + 1e-12
 
 
+@_settings
 @given(_clusters(least=2))
 def test_clusters_never_say_more_than_independent_outcomes(clusters: list[Cluster]) -> None:
     passed, total = sum(each.passed for each in clusters), sum(each.total for each in clusters)
@@ -37,12 +41,14 @@ def test_clusters_never_say_more_than_independent_outcomes(clusters: list[Cluste
     assert low <= plain_low + 1e-9 and plain_high <= high + 1e-9
 
 
+@_settings
 @given(st.lists(st.booleans(), max_size=60))
 def test_one_outcome_a_cluster_is_wilsons_interval(outcomes: list[bool]) -> None:
     clusters = [Cluster(int(passed), 1) for passed in outcomes]
     assert clustered_interval(clusters) == proportion_interval(sum(outcomes), len(outcomes), "wilson")
 
 
+@_settings
 @given(_clusters())
 def test_failures_mirror_passes_and_the_order_plays_no_part(clusters: list[Cluster]) -> None:
     low, high = clustered_interval(clusters)
@@ -92,6 +98,7 @@ def _paired(draw: st.DrawFn) -> tuple[list[PairedCluster], PairedCount]:
     return [PairedCluster(sum(b for b, _ in each), sum(a for _, a in each), len(each)) for each in pairs], count
 
 
+@_settings
 @given(_paired())
 def test_a_difference_is_inside_its_interval(paired: tuple[list[PairedCluster], PairedCount]) -> None:
     clusters, count = paired
@@ -101,6 +108,7 @@ def test_a_difference_is_inside_its_interval(paired: tuple[list[PairedCluster], 
         assert low - 1e-9 <= (count.fixed - count.broken) / count.num_pairs <= high + 1e-9
 
 
+@_settings
 @given(_paired())
 def test_the_other_way_round_the_difference_turns(paired: tuple[list[PairedCluster], PairedCount]) -> None:
     clusters, count = paired
@@ -127,6 +135,7 @@ def test_the_difference_of_clusters_agrees_with_drawing_them_again() -> None:
     assert paired_interval(clusters, count) == pytest.approx(numpy.quantile(drawn, [0.025, 0.975]), abs=0.012)
 
 
+@_settings
 @given(st.integers(0, 30), st.integers(0, 30))
 def test_without_repeats_the_test_is_mcnemars(fixed: int, broken: int) -> None:
     clusters = [PairedCluster(0, 1, 1)] * fixed + [PairedCluster(1, 0, 1)] * broken + [PairedCluster(1, 1, 1)]
@@ -141,6 +150,7 @@ def test_repeats_of_one_sample_are_one_voice() -> None:
     assert two_sided_p([PairedCluster(0, 1, 1)] * 5) == 0.0625
 
 
+@_settings
 @given(st.lists(st.booleans(), min_size=1, max_size=7), st.integers(1, 7))
 def test_pass_at_k_is_the_share_of_draws(outcomes: list[bool], k: int) -> None:
     found = pass_at_k([Cluster(sum(outcomes), len(outcomes))], k)
