@@ -130,11 +130,9 @@ def diff_runs(store: LoopStore, before_id: str, after_id: str) -> RunDiff:
 
 def _outcomes(store: LoopStore, run: Run, task: Task) -> Iterator[tuple[Key, _Outcome]]:
     for record in RunRecords(store, run, task):
-        passed = {
-            ("first", None): _passed(record.result.first_verdict),
-            ("final", None): _passed(record.result.verdict),
-        }
+        passed: dict[tuple[str, str | None], bool | None] = {}
         for on in ("first", "final"):
+            passed[on, None] = _passed(record.result.first_verdict if on == "first" else record.result.verdict)
             for result in (record.first if on == "first" else record.best).results:
                 passed[on, result.evaluator] = None if result.error is not None else result.passed
         yield _key(record), _Outcome(record.cluster, passed, content_hash(record.best.text))

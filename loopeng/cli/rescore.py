@@ -109,7 +109,7 @@ def _print(store: LoopStore, result: RescoreResult, *, json: bool) -> None:
 def _task(store: LoopStore, task_hash: str, chosen: Path | None, database: Path) -> Task:
     """The file that was named, else the run's own as it is now, else the task as it was."""
     from loopeng.cli.output import note
-    from loopeng.cli.places import found_task_file, task_file
+    from loopeng.cli.places import found_task_file, from_here, task_file
     from loopeng.task_file import load_task
 
     if chosen is not None:
@@ -119,4 +119,5 @@ def _task(store: LoopStore, task_hash: str, chosen: Path | None, database: Path)
     if path is None or not path.is_file():
         note("the task's file is not there any more: judged by the task as it was")
         return stored
+    note(f"judged by {from_here(path)}")
     return load_task(path)
