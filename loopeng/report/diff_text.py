@@ -37,7 +37,9 @@ def diff_text(diff: RunDiff, answers: Mapping[Key, Answers]) -> str:
 
 
 def _table(diff: RunDiff) -> str:
-    rows: list[tuple[str, ...]] = [("", "before", "after", "fixed", "broken", "same pass", "same fail", "difference", "p")]
+    rows: list[tuple[str, ...]] = [
+        ("", "before", "after", "fixed", "broken", "same pass", "same fail", "difference", "p")
+    ]
     for title, side in (("first attempt", diff.first), ("final", diff.final)):
         rows.append(_row(title, side.total))
         rows += [_row(f"  {name}", each) for name, each in side.evaluators.items()]
