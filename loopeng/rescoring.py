@@ -185,10 +185,13 @@ def _evaluated(harness: Harness, sample: Sample, attempt: Attempt, earlier: tupl
 def _save(harness: Harness, run: Run, sample: Sample, attempts: list[Attempt]) -> SampleResult:
     """What a stopped rescore saved of this sample counts: its rows are never written twice."""
     store = harness.store
+    all_new = True
     for attempt in attempts:
         if store.save_attempt(attempt):
             harness.on_event(AttemptFinished(attempt, sample))
-    saved = store.attempts(run.id, sample.id, attempts[0].repeat)
+        else:
+            all_new = False
+    saved = attempts if all_new else store.attempts(run.id, sample.id, attempts[0].repeat)
     result = sample_result(saved, sample.split)
     if store.save_sample_result(result):
         harness.on_event(SampleFinished(result))
