@@ -160,7 +160,7 @@ def _side(on: str, keys: list[Key], first: dict[Key, _Outcome], second: dict[Key
 def _differences(store: LoopStore, before: Run, after: Run, old: Task, new: Task) -> Iterator[str]:
     """What is not the same in both runs, besides the answers."""
     if after.rescore_of == before.id:
-        yield f"{after.id} judges the outputs of {before.id} again: evaluators or targets may have changed, the answers did not"
+        yield f"{after.id} judges the outputs of {before.id} again: the answers are the same"
     if before.task_name != after.task_name:
         yield f"task: {before.task_name} -> {after.task_name}"
     changed = _changed_keys(old, new)

@@ -73,7 +73,7 @@ def test_new_limits_are_judged_by_without_generating(loop: Loop, original: str) 
     diff = result.diff.final.total
     assert (diff.fixed, diff.broken, diff.pairs.both_passed, diff.pairs.both_failed) == ((Key("s2", 0),), (), 2, 1)
     assert result.diff.differences == (
-        f"{result.run.id} judges the outputs of {original} again: evaluators or targets may have changed, the answers did not",
+        f"{result.run.id} judges the outputs of {original} again: the answers are the same",
         "task file: evaluators",
     )
     assert result.diff.num_same_text == 4
