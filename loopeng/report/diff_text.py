@@ -70,7 +70,7 @@ def _counts(diff: RunDiff) -> str:
     lines = [
         f"{count(diff.num_pairs, 'pair')}, the kept answer is the same text in {diff.num_same_text}; "
         f"dropped for errors: {diff.first.total.errors} of the first attempts, {diff.final.total.errors} in the end",
-        "differences with 95 % intervals; p: exact McNemar test, two-sided (of repeats: by sample, of groups: by group)",
+        "differences with 95 % intervals; p: exact McNemar test, two-sided (repeats: by sample, groups: by group)",
     ]
     for run, keys in ((diff.before, diff.only_before), (diff.after, diff.only_after)):
         if keys:
