@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,14 +17,8 @@ from loopeng.evaluators import EvaluatorSource, build_evaluators
 from loopeng.live import arguments, live_sample, live_task
 from loopeng.ports import Agent, Evaluator, GenerateFunction, TextEngine
 from loopeng.queue_door import QueueDoor
-from loopeng.schema import (
-    Attempt,
-    FailurePattern,
-    Proposal,
-    Run,
-    SampleResult,
-    Task,
-)
+from loopeng.results import AttemptResult, RescoreResult, RunResult
+from loopeng.schema import Proposal, Task
 from loopeng.schema.task import EngineSpec, LoopSpec, PromptSpec, RetryName, RunSpec
 from loopeng.store import LoopStore
 from loopeng.task_file import load_task
@@ -33,57 +26,10 @@ from loopeng.task_file import load_task
 if TYPE_CHECKING:
     from loopeng.attempt.graph import AttemptGraph
     from loopeng.gepa_bridge import GepaAdapter
-    from loopeng.runner import RunSummary
 
-__all__ = ["AttemptResult", "Loop", "RunResult"]
+__all__ = ["AttemptResult", "Loop", "RescoreResult", "RunResult"]
 
 _OnEvent = Callable[[ProgressEvent], None]
-
-
-@dataclass(frozen=True)
-class AttemptResult:
-    """The best answer, with all attempts in order. ``passed`` is None where an evaluator broke: nobody can tell."""
-
-    text: str
-    passed: bool | None
-    score: float | None
-    attempts: tuple[Attempt, ...]
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run came to. ``proposals`` are those it made or moved on; ``failures`` the patterns it showed.
-
-    ``improve_error`` is what stopped the work on proposals; the run itself is complete all the same.
-    """
-
-    summary: RunSummary
-    task: Task
-    samples: tuple[SampleResult, ...]
-    failures: tuple[FailurePattern, ...]
-    proposals: tuple[Proposal, ...]
-    improve_error: LoopError | None = None
-
-    @property
-    def run(self) -> Run:
-        """The run's row."""
-        return self.summary.run
-
-    @property
-    def passed(self) -> bool:
-        """Whether the run is complete, without errors, at the task's ``run.min_pass_rate``."""
-        return self.summary.exit_code(self.task) == 0
-
-    @property
-    def score(self) -> float:
-        """The pass rate that the threshold looks at (``run.on``)."""
-        return self.summary.pass_rate(self.task.run.on)
-
-    @property
-    def exit_code(self) -> int:
-        """What the command line would return."""
-        code = self.summary.exit_code(self.task)
-        return self.improve_error.exit_code if not code and self.improve_error is not None else code
 
 
 class Loop(QueueDoor):
@@ -164,6 +110,31 @@ class Loop(QueueDoor):
             proposals=tuple(proposals),
             improve_error=improve_error,
         )
+
+    def rescore(
+        self,
+        run_id: str,
+        task: Task | str | Path | None = None,
+        *,
+        resume: bool = False,
+        jobs: int | None = None,
+        on_event: _OnEvent | None = None,
+    ) -> RescoreResult:
+        """Judge the stored outputs of a run again, without generating: after a change of evaluators or targets.
+
+        ``task`` is what to judge by; without it the run's own file as it is now, or the task as it was. ``jobs``
+        samples are judged side by side; ``resume`` goes on with the newest rescore of this run that was stopped.
+        """
+        from loopeng.rescoring import present_task, rescore
+        from loopeng.run_diff import diff_runs
+        from loopeng.run_summary import summarize
+
+        if task is None:
+            task = present_task(self.store, self.store.run(run_id))
+        task = task if isinstance(task, Task) else load_task(task)
+        done = rescore(self._harness(task, on_event=on_event), run_id, resume=resume, jobs=jobs)
+        diff = diff_runs(self.store, done.original.id, done.run.id)
+        return RescoreResult(summarize(self.store, done.run.id), task, diff, done.left_out)
 
     async def arun(self, task: Task | str | Path, **options: Any) -> RunResult:
         """``run`` in a thread, for programs with an event loop."""

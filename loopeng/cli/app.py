@@ -22,6 +22,8 @@ from loopeng.cli import (
     prompts,
     propose,
     queue,
+    report,
+    rescore,
     run,
     runs,
     schema,
@@ -116,7 +118,7 @@ def _top(
     """
 
 
-for module in (initialise, check, run, propose, gate, work, model_list, doctor, schema):
+for module in (initialise, check, run, report, rescore, propose, gate, work, model_list, doctor, schema):
     module.register(app)
 for name, group in (("runs", runs), ("failures", failures), ("queue", queue), ("prompts", prompts)):
     app.add_typer(group.app, name=name)

@@ -20,6 +20,7 @@ __all__ = [
     "command",
     "find_database",
     "found_task_file",
+    "from_here",
     "open_store",
     "placed_task",
     "program",
@@ -99,9 +100,9 @@ def command(*words: str, db: Path, task_path: Path | None = None) -> str:
     """
     parts = [*words]
     if task_path is not None:
-        parts.append(_from_here(task_path))
+        parts.append(from_here(task_path))
     if not _finds(db, task_path):
-        parts += ["--db", _from_here(db)]
+        parts += ["--db", from_here(db)]
     return f"{program()} {shlex.join(parts)}"
 
 
@@ -125,7 +126,7 @@ def _nearest(settings: Settings) -> Path | None:
     return None
 
 
-def _from_here(path: Path) -> str:
-    """The shorter of the relative and the absolute name."""
+def from_here(path: Path) -> str:
+    """A file as the user would name it: the shorter of the relative and the absolute name."""
     relative, absolute = os.path.relpath(path), str(path.resolve())
     return relative if len(relative) <= len(absolute) else absolute

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from loopeng.attempt.best import best_attempt
 from loopeng.cli.error_views import error_views
 from loopeng.cli.failure_views import failure_document, failure_views
 from loopeng.cli.judge_views import judge_views
@@ -18,11 +19,14 @@ from loopeng.report.terminal import failures_text, final_rate, first_rate, run_t
 from loopeng.schema.attempts import RunKind
 
 if TYPE_CHECKING:
+    from loopeng.report.diff_text import Answers
+    from loopeng.run_diff import Key, RunDiff
     from loopeng.run_summary import RunSummary
     from loopeng.schema import Proposal, Run, Task
     from loopeng.store import LoopStore
 
 __all__ = [
+    "diff_answers",
     "previous_summary",
     "report_text",
     "run_document",
@@ -101,7 +105,18 @@ def report_text(store: LoopStore, summary: RunSummary, task: Task, proposals: Se
 
 
 def _repeats(task: Task, run: Run) -> int:
-    return task.run.repeats if run.kind == "suite" else 1
+    return task.run.repeats if run.kind in ("suite", "rescore") else 1
+
+
+def diff_answers(store: LoopStore, diff: RunDiff, *, most: int) -> dict[Key, Answers]:
+    """Both answers of the first samples that ended otherwise in the second run, ``most`` fixed and ``most`` broken."""
+    from loopeng.report.diff_text import Answers
+
+    def kept(run: Run, key: Key) -> str:
+        return best_attempt(store.attempts(run.id, key.sample_id, key.repeat)).text
+
+    keys = [*diff.final.total.fixed[:most], *diff.final.total.broken[:most]]
+    return {key: Answers(kept(diff.before, key), kept(diff.after, key)) for key in keys}
 
 
 def _unproposed(store: LoopStore, run: Run, task: Task, proposals: Sequence[Proposal]) -> dict[str, str]:

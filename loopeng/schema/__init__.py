@@ -1,11 +1,11 @@
 """The nouns of the loop, all frozen.
 
-**task** one task.yaml · **sample** one input · **run** one pass over samples (kind: suite, live, reproduce, reflect,
-screen, gate, holdout) · **attempt** one generation for a sample · **evaluator** gives an **EvalResult** · **failure
-pattern** a mistake that comes back, known by its fingerprint · **occurrence** one sample of one run that showed it ·
-**rule** one learned instruction · **prompt version** immutable template plus rules · **head** the version in use ·
-**proposal** a change with **revisions** · **gate report** its paired evidence · **decision** a person's word ·
-**commit** moves the head to the new version · **rollback** moves it back · **watch** looks whether the failure stays
+**task** one task.yaml · **sample** one input · **run** one pass over samples (kind: suite, rescore, live, reproduce,
+reflect, screen, gate, holdout) · **attempt** one generation for a sample · **evaluator** gives an **EvalResult** ·
+**failure pattern** a mistake that comes back, known by its fingerprint · **occurrence** one sample of one run that
+showed it · **rule** one learned instruction · **prompt version** immutable template plus rules · **head** the version
+in use · **proposal** a change with **revisions** · **gate report** its paired evidence · **decision** a person's word
+· **commit** moves the head to the new version · **rollback** moves it back · **watch** looks whether the failure stays
 away · **suggestion** one answer of a reflector · **look** one use of the gate's samples, at an alpha of its own ·
 **delivery** one call of a webhook · **anchor** an item whose verdict is known, to judge a judge by.
 """

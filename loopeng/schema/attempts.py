@@ -9,11 +9,24 @@ from pydantic import Field, model_validator
 
 from loopeng.schema.base import FaultSide, Noun
 
-__all__ = ["Arm", "Attempt", "EvalResult", "Message", "Run", "RunKind", "RunStatus", "SampleResult", "Usage", "Verdict"]
+__all__ = [
+    "RESCORE_OF",
+    "Arm",
+    "Attempt",
+    "EvalResult",
+    "Message",
+    "Run",
+    "RunKind",
+    "RunStatus",
+    "SampleResult",
+    "Usage",
+    "Verdict",
+]
 
 Verdict = Literal["pass", "fail", "error"]
-RunKind = Literal["suite", "live", "reproduce", "reflect", "screen", "gate", "holdout"]
+RunKind = Literal["suite", "rescore", "live", "reproduce", "reflect", "screen", "gate", "holdout"]
 RunStatus = Literal["running", "finished", "interrupted", "budget"]
+RESCORE_OF = "rescore_of"  # the key of a run's engine that holds the original's id
 Arm = Literal["baseline", "candidate", "repeat"]  # repeat: the baseline once more, for the A/A check
 
 
@@ -114,9 +127,14 @@ class Run(Noun):
     seed: int = 0
     status: RunStatus = "running"
     stop_reason: str | None = None
-    engine: dict[str, Any] = {}  # describe() of the engine, numerics included
+    engine: dict[str, Any] = {}  # describe() of the engine, numerics included; of a rescore, the original run's
     created_at: datetime
     finished_at: datetime | None = None
+
+    @property
+    def rescore_of(self) -> str | None:
+        """Of kind rescore: the run whose outputs were judged again."""
+        return self.engine.get(RESCORE_OF)
 
 
 class SampleResult(Noun):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +44,13 @@ class AttemptRoom(Room):
                 insert_once(session, EvalResultRow, key | {"position": position} | values_of(result))
             return True
 
-    def attempts(self, run_id: str, sample_id: str | None = None, repeat: int | None = None) -> list[Attempt]:
-        """The attempts of a run by sample, repeat and attempt index."""
+    def attempts(
+        self, run_id: str, sample_id: str | Collection[str] | None = None, repeat: int | None = None
+    ) -> list[Attempt]:
+        """The attempts of a run, of one of its samples or of several, by sample, repeat and attempt index."""
         query = select(AttemptRow).where(AttemptRow.run_id == run_id)
         if sample_id is not None:
-            query = query.where(AttemptRow.sample_id == sample_id)
+            query = query.where(col(AttemptRow.sample_id).in_(_several(sample_id)))
         if repeat is not None:
             query = query.where(AttemptRow.repeat == repeat)
         ordered = query.order_by(col(AttemptRow.sample_id), col(AttemptRow.repeat), col(AttemptRow.attempt_index))
@@ -93,15 +96,19 @@ class AttemptRoom(Room):
 
 
 def _results_of(
-    session: Session, run_id: str, sample_id: str | None
+    session: Session, run_id: str, sample_id: str | Collection[str] | None
 ) -> defaultdict[tuple[str, int, int], list[EvalResult]]:
     query = select(EvalResultRow).where(EvalResultRow.run_id == run_id)
     if sample_id is not None:
-        query = query.where(EvalResultRow.sample_id == sample_id)
+        query = query.where(col(EvalResultRow.sample_id).in_(_several(sample_id)))
     results = defaultdict(list)
     for row in session.exec(query.order_by(col(EvalResultRow.position))):
         results[row.sample_id, row.repeat, row.attempt_index].append(noun_of(EvalResult, row))
     return results
+
+
+def _several(sample_id: str | Collection[str]) -> Collection[str]:
+    return [sample_id] if isinstance(sample_id, str) else sample_id
 
 
 def _attempt_of(row: AttemptRow, results: list[EvalResult]) -> Attempt:

@@ -24,7 +24,7 @@ def test_runs(ran: Shop, invoke: Invoke) -> None:
     everything = json.loads(invoke("runs", "list", "--kind", "all", "--json").stdout)
     assert [each["run"]["kind"] for each in everything] == ["holdout", "holdout", "gate", "gate", "suite"]
     assert invoke("runs", "list", "--task", "other").stderr == "no runs\n"
-    assert "suite, live" in invoke("runs", "list", "--kind", "sweet", code=2).stderr
+    assert "suite, rescore, live" in invoke("runs", "list", "--kind", "sweet", code=2).stderr
 
 
 def test_one_run(ran: Shop, invoke: Invoke) -> None:

@@ -1,0 +1,123 @@
+"""``loopeng rescore``: the stored outputs of a run, judged by the present evaluators."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loopeng.cli.options import Db, Json, Quiet
+
+if TYPE_CHECKING:
+    from loopeng.results import RescoreResult
+    from loopeng.schema import Task
+    from loopeng.store import LoopStore
+
+__all__ = ["RescoreOptions", "register", "rescore"]
+
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class RescoreOptions:
+    """The options of ``loopeng rescore``."""
+
+    run: str
+    task: Path | None
+    resume: bool
+    jobs: int | None
+    json: bool
+    quiet: bool
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(rescore)
+
+
+def rescore(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run's id, its unique beginning, or 'latest'.")
+    ] = "latest",
+    task: Annotated[
+        Path | None, typer.Option("--task", metavar="TASK", help="Task file to judge by. Default: that of the run.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest rescore that was stopped.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Samples judged side by side.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    db: Db = None,
+) -> None:
+    """Judge a run's outputs again, without generating: after a change of evaluators, or of expected answers.
+
+    Makes a run of kind rescore, and shows what differs from the original.
+
+    \b
+    Example:
+      loopeng rescore latest
+      loopeng rescore run-1a2b3c4d --task stricter.yaml
+    """
+    options = RescoreOptions(run, task, resume, jobs, json, quiet)
+    raise typer.Exit(_rescore_and_report(options, db))
+
+
+def _rescore_and_report(options: RescoreOptions, db: Path | None) -> int:
+    from loopeng.api import Loop
+    from loopeng.cli.output import note
+    from loopeng.cli.places import command, find_database
+    from loopeng.cli.progress import LiveProgress
+    from loopeng.cli.run_names import named_run
+    from loopeng.settings import read_settings
+
+    database = find_database(db)
+    with Loop.open(database) as loop:
+        original = named_run(loop.store, options.run)
+        with redirect_stdout(sys.stderr):  # the user's modules may print when they are imported
+            task = _task(loop.store, original.task_hash, options.task, database)
+        display = LiveProgress(quiet=options.quiet or read_settings().quiet)
+        try:
+            with display:
+                result = loop.rescore(original.id, task, resume=options.resume, jobs=options.jobs, on_event=display)
+        except KeyboardInterrupt:
+            again = ["rescore", original.id, "--resume"]
+            again += [] if options.task is None else ["--task", str(options.task)]
+            note(f"interrupted; everything is saved. Go on with:\n  {command(*again, db=database)}")
+            return _INTERRUPTED
+        _print(loop.store, result, json=options.json)
+    return result.exit_code
+
+
+def _print(store: LoopStore, result: RescoreResult, *, json: bool) -> None:
+    from loopeng.cli.output import note, print_json, print_text
+    from loopeng.report.diff_text import diff_document, diff_text
+
+    if result.left_out:
+        note(f"left out, gone from the task or with other inputs: {', '.join(result.left_out)}")
+    if json:
+        document = {"run": result.run, **diff_document(result.diff, {})}
+        print_json(document | {"left_out": result.left_out, "exit_code": result.exit_code})
+    else:
+        print_text(diff_text(result.diff, {}))
+
+
+def _task(store: LoopStore, task_hash: str, chosen: Path | None, database: Path) -> Task:
+    """The file that was named, else the run's own as it is now, else the task as it was."""
+    from loopeng.cli.output import note
+    from loopeng.cli.places import found_task_file, from_here, task_file
+    from loopeng.task_file import load_task
+
+    if chosen is not None:
+        return load_task(task_file(chosen))
+    stored = store.task(task_hash)
+    path = found_task_file(stored.path, database)
+    if path is None or not path.is_file():
+        note("the task's file is not there any more: judged by the task as it was")
+        return stored
+    note(f"judged by {from_here(path)}")
+    return load_task(path)
