@@ -176,7 +176,7 @@ def _verdict(attempt: Attempt) -> dict[str, object]:
 def _evaluated(harness: Harness, sample: Sample, attempt: Attempt, earlier: tuple[Attempt, ...]) -> Attempt:
     """An evaluator sees what it would have seen in a run: no verdict yet, and the attempts before."""
     draft = attempt.model_copy(update={"results": (), "verdict": "error", "score": None})
-    context = EvaluationContext(engine=harness.engine, earlier_attempts=earlier)
+    context = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
     results = run_evaluators(harness.evaluators, sample, draft, context)
     verdict, score = judge_attempt(results, harness.task)
     return draft.model_copy(update={"results": results, "verdict": verdict, "score": score})
