@@ -26,7 +26,7 @@ class Timing:
 
 
 def bootstrap(
-    values: Sequence[float], statistic: Callable[[Sequence[float]], float] = statistics.median, *, seed: int = 0
+    values: Sequence[Item], statistic: Callable[[Sequence[Item]], float], *, seed: int = 0
 ) -> tuple[float, float]:
     """The percentile interval at 95 % of ``statistic`` over ``values`` (Efron 1979)."""
     draw = random.Random(seed)
@@ -36,7 +36,7 @@ def bootstrap(
 
 def median_with_interval(values: Sequence[float]) -> dict[str, float]:
     """Median with its bootstrap interval, rounded for reading."""
-    low, high = bootstrap(values)
+    low, high = bootstrap(values, statistics.median)
     return {"median": round(statistics.median(values), 3), "low": round(low, 3), "high": round(high, 3)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import statistics
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
@@ -119,8 +120,8 @@ def test_ratios_are_medians_over_prompts_with_an_interval_around_them() -> None:
     ours = [Timing((1, 2, 3, 4), time_s) for time_s in (1.0, 2.0, 4.0)]
     theirs = [Timing((1, 2, 3, 4), 4.0)] * 3
     assert median_ratio(ours, theirs) == {"median": 2.0, "low": 1.0, "high": 4.0}
-    assert bootstrap([3.0] * 5) == (3.0, 3.0)
-    low, high = bootstrap([float(value) for value in range(100)])
+    assert bootstrap([3.0] * 5, statistics.median) == (3.0, 3.0)
+    low, high = bootstrap([float(value) for value in range(100)], statistics.median)
     assert 30 < low < 49 < high < 70
 
 

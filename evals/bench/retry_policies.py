@@ -1,0 +1,215 @@
+"""Which retry policy solves most: resample, feedback, critique and escalate on the same failures.
+
+    python -m evals.bench.retry_policies --model ~/models/qwen2.5-coder-0.5b-instruct [--failures 20] [--seeds 2]
+
+Samples of HumanEval and MBPP that fail at a greedy first attempt are tried again under each policy, up to three
+attempts, at the temperatures of the suites. Samples are chosen far apart; the same ones, seeds and temperatures for
+all. What is done stays in ``--db``: the same command goes on where it was stopped.
+
+Told per policy: how many (sample, seed) pairs were solved, and the tokens (prompt and answer) that retries cost per
+solved pair, with 95 % intervals over samples; and exact p values of each policy against the best. The suites' samples
+must have been imported: see ``evals.suites.importing``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from evals.bench.machine import machine, model_name
+from evals.bench.timing import bootstrap
+from evals.suites.importing import SUITES
+from loopeng import Loop, load_task
+from loopeng.attempt.events import ProgressEvent, SampleFinished
+from loopeng.errors import LoopError
+from loopeng.run_statistics import Cluster, PairedCluster, clustered_interval, two_sided_p
+from loopeng.schema import Task
+from loopeng.schema.sections import RetryName
+
+ROOT = Path(__file__).parent.parent.parent
+NAMES = ("humaneval", "mbpp")
+STRIDE = 37  # coprime to the sizes of both suites: every sample once, neighbours far apart
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One failing sample under one policy and seed. Tokens are those of the retries, prompts included."""
+
+    sample_id: str
+    seed: int
+    solved: bool
+    num_tokens: int
+    num_attempts: int
+
+
+def suite_task(name: str, model: str, allow_unsandboxed: bool) -> Task:
+    """A suite with the model to measure, its samples far apart, and as many attempts as it says."""
+    task = load_task(SUITES / name)
+    engine = task.engine.model_copy(update={"model": model})
+    samples = tuple(task.samples[index * STRIDE % len(task.samples)] for index in range(len(task.samples)))
+    specs = tuple(
+        type(spec).model_validate(spec.model_dump(mode="json") | {"sandbox": {"allow_unsandboxed": allow_unsandboxed}})
+        for spec in task.evaluators
+    )
+    return task.model_copy(update={"engine": engine, "samples": samples, "evaluators": specs})
+
+
+def failing(loop: Loop, task: Task, wanted: int, most: int) -> Task:
+    """The task with the first ``wanted`` samples that a greedy first attempt does not solve, of ``most`` tried."""
+    first = _with(task, f"{task.name}-first", task.samples[:most], max_attempts=1)
+    run_id = _run(loop, first)
+    failed = {each.sample_id for each in loop.store.sample_results(run_id) if each.first_verdict == "fail"}
+    return task.model_copy(update={"samples": tuple(each for each in first.samples if each.id in failed)[:wanted]})
+
+
+def tried(loop: Loop, task: Task, policy: RetryName, seed: int) -> list[Tried]:
+    """Every sample of the task under one policy and seed."""
+    run_id = _run(loop, _with(task, f"{task.name}-{policy}-{seed}", task.samples, retry=policy, seed=seed))
+    found = []
+    for result in loop.store.sample_results(run_id):
+        attempts = loop.store.attempts(run_id, result.sample_id)
+        tokens = sum(each.usage.total_tokens for each in attempts if each.attempt_index)
+        solved = result.verdict == "pass"
+        found.append(Tried(f"{task.name}/{result.sample_id}", seed, solved, tokens, len(attempts)))
+    return found
+
+
+def _with(task: Task, name: str, samples: Any, seed: int = 0, **loop_keys: Any) -> Task:
+    run = task.run.model_copy(update={"seed": seed})
+    return task.model_copy(
+        update={"name": name, "samples": samples, "run": run, "loop": task.loop.model_copy(update=loop_keys)}
+    )
+
+
+def _run(loop: Loop, task: Task) -> str:
+    """The finished run of a task of this name; made, or gone on with, where there is none."""
+    known = loop.store.runs(task_name=task.name, kind="suite")
+    if known and known[0].status == "finished":
+        return known[0].id
+    print(f"{task.name}: {len(task.samples)} samples", file=sys.stderr)
+    return loop.run(task, improve=False, resume=bool(known), on_event=_tell).run.id
+
+
+def _tell(event: ProgressEvent) -> None:
+    if isinstance(event, SampleFinished):
+        print(f"  {event.result.sample_id}: {event.result.verdict}", file=sys.stderr)
+
+
+def summarise(by_policy: dict[str, list[Tried]]) -> dict[str, Any]:
+    """Solved pairs and tokens per solved pair of each policy, the best first; p of each against the best."""
+    order = sorted(by_policy, key=lambda policy: (-_solved(by_policy[policy]), _tokens(by_policy[policy])))
+    best = by_policy[order[0]]
+    return {
+        policy: {
+            **_of_policy(by_policy[policy]),
+            "p_against_best": None if policy == order[0] else two_sided_p(_paired(by_policy[policy], best)),
+        }
+        for policy in order
+    }
+
+
+def _of_policy(pairs: list[Tried]) -> dict[str, Any]:
+    clusters = [Cluster(sum(each.solved for each in group), len(group)) for group in _groups(pairs).values()]
+    return {
+        "num_pairs": len(pairs),
+        "num_solved": _solved(pairs),
+        "solved_rate_interval": [round(limit, 3) for limit in clustered_interval(clusters)],
+        "retry_tokens": _tokens(pairs),
+        "tokens_per_solved": _per_solved(pairs),
+        "tokens_per_solved_interval": _bootstrapped(pairs),
+        "num_attempts": sum(each.num_attempts for each in pairs),
+    }
+
+
+def _groups(pairs: Sequence[Tried]) -> dict[str, list[Tried]]:
+    groups: dict[str, list[Tried]] = {}
+    for each in pairs:
+        groups.setdefault(each.sample_id, []).append(each)
+    return groups
+
+
+def _paired(before: list[Tried], after: list[Tried]) -> list[PairedCluster]:
+    theirs = _groups(after)
+    return [
+        PairedCluster(sum(each.solved for each in group), sum(each.solved for each in theirs[name]), len(group))
+        for name, group in _groups(before).items()
+    ]
+
+
+def _solved(pairs: Sequence[Tried]) -> int:
+    return sum(each.solved for each in pairs)
+
+
+def _tokens(pairs: Sequence[Tried]) -> int:
+    return sum(each.num_tokens for each in pairs)
+
+
+def _per_solved(pairs: Sequence[Tried]) -> float | None:
+    return round(_tokens(pairs) / _solved(pairs), 1) if _solved(pairs) else None
+
+
+def _bootstrapped(pairs: list[Tried]) -> list[float | None]:
+    """95 % interval of tokens per solved pair, samples drawn anew; no upper end where a draw may solve nothing."""
+
+    def per_solved(drawn: Sequence[list[Tried]]) -> float:
+        return _per_solved([each for group in drawn for each in group]) or math.inf
+
+    return [None if math.isinf(limit) else limit for limit in bootstrap(list(_groups(pairs).values()), per_solved)]
+
+
+def measure(loop: Loop, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All policies on the failures of both suites."""
+    suites = [suite_task(name, arguments.model, arguments.allow_unsandboxed) for name in NAMES]
+    tasks = [failing(loop, task, arguments.failures, arguments.most) for task in suites]
+    policies: tuple[RetryName, ...] = get_args(RetryName)
+    by_policy: dict[str, list[Tried]] = {policy: [] for policy in policies}
+    for seed in range(arguments.seeds):
+        for task in tasks:
+            for policy in policies:
+                if task.samples:
+                    by_policy[policy] += tried(loop, task, policy, seed)
+    if not any(by_policy.values()):
+        raise LoopError("no sample failed at its first attempt: there is nothing to try again")
+    return {
+        "model": model_name(arguments.model),
+        "num_failures": {task.name: len(task.samples) for task in tasks},
+        "num_seeds": arguments.seeds,
+        "temperatures": suites[0].loop.temperatures,
+        "policies": summarise(by_policy),
+        "samples": sorted({each.sample_id for each in by_policy["resample"]}),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **machine(),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="Qwen/Qwen2.5-Coder-0.5B-Instruct", help="folder or name of the model")
+    parser.add_argument("--failures", type=int, default=20, help="failing samples of each suite")
+    parser.add_argument("--most", type=int, default=60, help="samples of each suite to look for them")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--db", type=Path, default=ROOT / ".loopeng" / "retry-policies.db", help="what is done already")
+    parser.add_argument("--allow-unsandboxed", action="store_true", help="run answers as you where no sandbox works")
+    parser.add_argument("--output", type=Path, default=ROOT / "evals" / "results" / "retry_policies.json")
+    parsed = parser.parse_args(arguments)
+    try:
+        parsed.db.parent.mkdir(parents=True, exist_ok=True)
+        with Loop.open(parsed.db) as loop:
+            result = measure(loop, parsed)
+    except LoopError as error:
+        print(error, file=sys.stderr)
+        return 2
+    parsed.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
