@@ -72,7 +72,7 @@ SPECS: list[dict[str, Any]] = [
     {
         "type": "ifeval",
         "instructions": [
-            {"id": "keywords:existence", "kwargs": {"keywords": ["{{ product }}", "secret"]}},
+            {"id": "keywords:existence", "kwargs": {"keywords": ["{{ product }}", "kettle"]}},
             {"id": "punctuation:no_comma"},
         ],
     },
