@@ -1,6 +1,6 @@
 """The tests' process: runs the steps of a plan and reports on each. Trusted, but killed when it hangs.
 
-Generated code is in another process and reached through ``Link`` alone: literals go out, literals come back.
+Generated code is in another process and reached through its link alone: literals go out, literals come back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _BrokenTest(BaseException):
     """A test asks for what cannot be: its own mistake."""
 
 
-class Link:
+class _Link:
     """The way to the candidate. Once ``broken`` says why, nothing more is asked of it."""
 
     def __init__(self, descriptor: int, timeout_s: float) -> None:
@@ -119,7 +119,7 @@ def main() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     job = decode(receive(reads))
-    link = Link(job["descriptor"], job["timeout_s"])
+    link = _Link(job["descriptor"], job["timeout_s"])
     try:
         _run(job, link, writes)
     except _BrokenTest as error:
@@ -127,7 +127,7 @@ def main() -> None:
     send(writes, encode(("done", link.num_calls)))
 
 
-def _run(job: dict[str, Any], link: Link, writes: int) -> None:
+def _run(job: dict[str, Any], link: _Link, writes: int) -> None:
     names: dict[str, str] = job["names"]
     loaded = _load(link, list(dict.fromkeys(names.values())))
     send(writes, encode(("load", *loaded)))
@@ -142,7 +142,7 @@ def _run(job: dict[str, Any], link: Link, writes: int) -> None:
         send(writes, encode(("step", *_step(step, scope, link))))
 
 
-def _load(link: Link, names: list[str]) -> tuple[str, str, str]:
+def _load(link: _Link, names: list[str]) -> tuple[str, str, str]:
     try:
         outcome, *rest = link.ask(_LOAD_OUTCOMES, f"'load', {encode(names)}")
     except _Stopped:
@@ -152,7 +152,7 @@ def _load(link: Link, names: list[str]) -> tuple[str, str, str]:
     return (outcome, first, message if type(message) is str else "")
 
 
-def _scope(setup: str, link: Link, names: dict[str, str]) -> dict[str, Any]:
+def _scope(setup: str, link: _Link, names: dict[str, str]) -> dict[str, Any]:
     """Names the tests see: their helpers, and the candidate's functions in place of any of that name."""
     scope: dict[str, Any] = {"__name__": "tests"}
     try:
@@ -165,7 +165,7 @@ def _scope(setup: str, link: Link, names: dict[str, str]) -> dict[str, Any]:
     return scope
 
 
-def _function(link: Link, name: str) -> Any:
+def _function(link: _Link, name: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return link.call(name, args, kwargs)
 
@@ -173,7 +173,7 @@ def _function(link: Link, name: str) -> Any:
     return call
 
 
-def _step(source: str, scope: dict[str, Any], link: Link) -> tuple[str, str, str, str]:
+def _step(source: str, scope: dict[str, Any], link: _Link) -> tuple[str, str, str, str]:
     """Outcome, type of the exception, the last call and what it returned, as texts."""
     link.begin()
     outcome = "passed"
@@ -188,7 +188,7 @@ def _step(source: str, scope: dict[str, Any], link: Link) -> tuple[str, str, str
     return (outcome, link.error_type, link.called, link.got)
 
 
-def _failure(error: BaseException, link: Link) -> str:
+def _failure(error: BaseException, link: _Link) -> str:
     if error is link.raised:
         return "raised"
     link.error_type = ""

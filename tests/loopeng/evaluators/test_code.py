@@ -16,7 +16,7 @@ from tests.loopeng.evaluators.conftest import make_attempt, make_sample
 
 HIDDEN = "assert f([7]) == 71\nassert f([]) == 0\nassert f([1, 2]) == 3"
 PROMPT = 'def f(xs):\n    """Sum.\n    >>> f([1, 2])\n    3\n    """\n'
-BOX = {"allow_unsandboxed": True, "timeout_s": 2.0, "memory_mb": 256}
+BOX = {"allow_unsandboxed": True, "timeout_s": 1.0, "memory_mb": 256}
 
 
 def judge(answer: str, *, said: str = PROMPT, tests: str = HIDDEN, **keys: Any) -> EvalResult:

@@ -16,7 +16,7 @@ from loopeng.sandbox import Limits, SandboxJob, SandboxReport, choose_tier, plan
 from tests.loopeng.sandbox.hostile import HOSTILE, SQUARES
 from tests.loopeng.sandbox.places import IMAGE, orphans
 
-LIMITS = Limits(timeout_s=1.0, total_s=2.0, memory_mb=256)
+LIMITS = Limits(timeout_s=0.7, total_s=2.0, memory_mb=256)
 TIERS = ["bubblewrap", "subprocess", pytest.param("container", marks=pytest.mark.slow)]
 PLACES = ("/", "/var/tmp", "/dev/shm", "/root", "/home")
 
