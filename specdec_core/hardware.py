@@ -6,14 +6,14 @@ The measurements behind the rows were made once, by hand; every row carries its 
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import torch
 
 from specdec_core.errors import ModelLoadError, RequestError
-from specdec_core.models.base import Exactness, Geometry
+from specdec_core.models.base import BITWISE_KV_BLOCK, Exactness, Geometry
 from specdec_core.models.linear import can_pack
 
 __all__ = [
@@ -177,7 +177,10 @@ def choose_numerics(
     row = find_row(device.type, isa, dtype)
     widest = width or row.width
     narrow_widths = tuple(narrow for narrow in row.narrow_widths if narrow < widest)
-    geometry = Geometry(exactness or row.exactness, widest, narrow_widths=narrow_widths)
+    exactness = exactness or row.exactness
+    geometry = Geometry(exactness, widest, narrow_widths=narrow_widths)
+    if exactness == "bitwise":
+        geometry = replace(geometry, kv_block=BITWISE_KV_BLOCK)
     reasons.append(f"exactness {geometry.exactness}" + (": as asked" if exactness else f": {row.reason}"))
     reasons.append(f"width {geometry.width}: " + ("as asked" if width else f"the table's for {device.type} {dtype}"))
     packed = row.packed and can_pack(device, _DTYPES[dtype])

@@ -10,7 +10,16 @@ from torch import Tensor
 
 from specdec_core.errors import ContextOverflowError, RequestError, VocabularyMismatchError
 
-__all__ = ["Exactness", "Geometry", "TargetModel", "check_ids", "check_pass", "check_prompt", "round_up"]
+__all__ = [
+    "BITWISE_KV_BLOCK",
+    "Exactness",
+    "Geometry",
+    "TargetModel",
+    "check_ids",
+    "check_pass",
+    "check_prompt",
+    "round_up",
+]
 
 Exactness = Literal["bitwise", "law"]
 
@@ -24,6 +33,15 @@ def round_up(value: int, block: int) -> int:
     return -(-value // block) * block
 
 
+BITWISE_KV_BLOCK = 512
+"""Slots by which the extent of bitwise decode passes grows.
+
+torch's attention on CPUs adds over blocks of 512 keys, and how it adds within the last one depends on its length: with
+extents that grow by 64, one row in some thousands got other bits in bf16 where its pass ended behind 192, 256 or 320
+slots of a block. Whole blocks agree.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """The shape of every pass: bits depend on shapes, so shapes are part of the contract.
@@ -31,8 +49,10 @@ class Geometry:
     In ``bitwise`` exactness a decode pass has ``width`` rows or one of ``narrow_widths``, the fewest that hold its
     tokens (unused rows padded): the self-test keeps only narrow widths whose bits are those of ``width``. Prefill runs
     in chunks of exactly ``chunk`` rows counted from position 0 (the last one padded). In ``law`` exactness a pass has
-    as many rows as there are tokens, at most ``width``. In both, the KV extent is counted from slot 0 and rounded up
-    to ``kv_block``.
+    as many rows as there are tokens, at most ``width``. In both, the KV extent is counted from slot 0 and rounded up:
+    of a decode pass to ``kv_block``, of a prefill chunk, whose place is fixed, to ``chunk``. Two passes may hold the
+    same token with extents a block apart, so in ``bitwise`` exactness ``kv_block`` must be one whose full blocks
+    attention adds up alike (see ``BITWISE_KV_BLOCK``).
 
     >>> [Geometry("bitwise", 16, narrow_widths=(4, 8)).num_decode_rows(num_tokens) for num_tokens in (1, 5, 9)]
     [4, 8, 16]

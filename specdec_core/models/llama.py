@@ -178,7 +178,7 @@ class LlamaNetwork:
         table = torch.zeros(max_rows, 2 * self._num_slots, dtype=self.dtype, device=self.device)
         return table.masked_fill_(columns > limits[:, None], float("-inf"))
 
-    def _mask(self, num_rows: int, start: int, extent: int) -> Tensor:
+    def mask(self, num_rows: int, start: int, extent: int) -> Tensor:
         """[num_groups * num_rows, extent]: one copy per pass serves every layer.
 
         A copy also where there is one group: CUDA's kernel refuses a mask whose first element is not aligned.
@@ -203,7 +203,7 @@ class LlamaNetwork:
         """
         num_rows = token_ids.shape[0]
         rope = self._cos.narrow(0, start, num_rows), self._sin.narrow(0, start, num_rows)
-        return self._run_layers(token_ids, rope, self._mask(num_rows, start, extent), start, cache, num_layers)
+        return self._run_layers(token_ids, rope, self.mask(num_rows, start, extent), start, cache, num_layers)
 
     def forward_at(
         self, token_ids: Tensor, positions: Tensor, extent: int, cache: StaticKVCache, *, num_layers: int | None = None
@@ -233,7 +233,7 @@ class LlamaNetwork:
         num_layers: int | None,
     ) -> Tensor:
         hidden = functional.embedding(token_ids, self._embedding)
-        with self._attention_backends():
+        with self.attention_backends():
             for layer_id, layer in enumerate(self._layers[:num_layers]):
                 attended = self._attend(layer, layer_id, hidden, rope, mask, start, cache)
                 hidden = layer.output(attended, hidden)
@@ -270,15 +270,18 @@ class LlamaNetwork:
         keys, values = cache.read(layer_id, mask.shape[1])
         queries = qkv.narrow(1, 0, num_heads).unflatten(1, (num_kv_heads, -1))  # [rows, kv heads, groups, head_dim]
         queries = queries.permute(1, 2, 0, 3).reshape(1, num_kv_heads, -1, head_dim)
-        attended = functional.scaled_dot_product_attention(
-            queries, keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask, scale=self._scale
-        )  # [1, kv heads, groups * rows, head_dim]
+        attended = self.attention(queries, keys.unsqueeze(0), values.unsqueeze(0), mask)
         return attended.view(num_kv_heads, -1, num_rows, head_dim).permute(2, 0, 1, 3).reshape(num_rows, -1)
+
+    def attention(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Queries [1, kv heads, groups * rows, head_dim] over keys and values [1, kv heads, extent, head_dim]."""
+        return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=self._scale)
 
     def _norm(self, rows: Tensor, weight: Tensor) -> Tensor:
         return functional.rms_norm(rows, (rows.shape[-1],), weight, self.config.rms_norm_eps)
 
-    def _attention_backends(self) -> AbstractContextManager[None]:
+    def attention_backends(self) -> AbstractContextManager[None]:
+        """Which kernels attention may use, as a context."""
         if self.device.type != "cuda":
             return nullcontext()
         backends: AbstractContextManager[None] = sdpa_kernel(_CUDA_BACKENDS)

@@ -83,7 +83,8 @@ class LlamaTarget:
         chunk = self._geometry.chunk
         for start in range(self.cache.length, len(token_ids), chunk):
             chunk_ids = token_ids[start : start + chunk]
-            hidden = self._run_pass(chunk_ids, self._geometry.num_prefill_rows(len(chunk_ids)))
+            num_rows = self._geometry.num_prefill_rows(len(chunk_ids))
+            hidden = self._run_pass(chunk_ids, num_rows, self.prefill_extent(start, num_rows))
         last_row = hidden.narrow(0, len(chunk_ids) - 1, 1)  # always a one-row head: its geometry is fixed too
         logits = self.network.logits(last_row)[0]
         if self.prefix_cache is not None and torch.isfinite(logits).all():  # NaN anywhere before would show here
@@ -111,9 +112,14 @@ class LlamaTarget:
         """Slots that a decode pass attends over."""
         return round_up(start + num_rows, self._geometry.kv_block)
 
+    def prefill_extent(self, start: int, num_rows: int) -> int:
+        """Slots that a prefill pass attends over."""
+        return round_up(start + num_rows, self._geometry.chunk)
+
     def _decode_pass(self, token_ids: Sequence[int]) -> Tensor:
         """Logits after each token, [num_tokens, vocab]; the pointer moves over them."""
-        hidden = self._run_pass(token_ids, self._geometry.num_decode_rows(len(token_ids)))
+        num_rows = self._geometry.num_decode_rows(len(token_ids))
+        hidden = self._run_pass(token_ids, num_rows, self.decode_extent(self.cache.length, num_rows))
         return self.network.logits(hidden)[: len(token_ids)]
 
     def _take_up(self, token_ids: Sequence[int]) -> None:
@@ -132,12 +138,11 @@ class LlamaTarget:
         for start in range(num_kept, len(blocks) * chunk, chunk):
             self.cache.append(token_ids[start : start + chunk], blocks[start // chunk])
 
-    def _run_pass(self, token_ids: Sequence[int], num_rows: int) -> Tensor:
+    def _run_pass(self, token_ids: Sequence[int], num_rows: int, extent: int) -> Tensor:
         """Pad to ``num_rows``, run, move the pointer over the real tokens; hidden states [num_rows, hidden]."""
         start, num_tokens = self.cache.length, len(token_ids)
         padded_ids = [*token_ids, *[_PADDING_ID] * (num_rows - num_tokens)]
         row_ids = torch.tensor(padded_ids, dtype=torch.int64, device=self.network.device)
-        extent = round_up(start + num_rows, self._geometry.kv_block)
         hidden = self.network.forward(row_ids, start, extent, self.cache)
         self.cache.advance(token_ids)
         self.num_passes += 1

@@ -7,7 +7,8 @@ rows after it, and another extent.
 Few layers and a made-up past suffice, and keep it within a second: which kernel runs, and in which order it adds, is
 decided by shapes, dtypes and strides, and these are the same in every layer and for any values. A different order of
 addition shows in the hidden state within two layers, because thousands of sums per row would all have to round alike.
-The head has a shape of its own and is compared by moving rows through it.
+The head has a shape of its own and is compared by moving rows through it. Attention is tried by itself as well: where
+its bits depend on the extent they do so in one row of thousands, which a few passes do not meet.
 
 Narrower passes are welcome where they give the very bits of the widest ones: ``agreeing_widths`` plays the same tokens
 through both.
@@ -17,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from specdec_core.models.base import round_up
 from specdec_core.models.runner import LlamaTarget
 
 __all__ = ["agreeing_widths", "find_variance"]
@@ -29,6 +30,7 @@ __all__ = ["agreeing_widths", "find_variance"]
 _NUM_LAYERS = 2
 _EXTENTS = (64, 512, 1024)  # 64 against 128, and both sides of the block sizes attention kernels are known to use
 _SEED = 20240229
+_NUM_ATTENTION_TRIALS = 32  # a dependence met in one of 20 trials is overlooked once in five, at one of several extents
 
 
 @torch.inference_mode()
@@ -44,6 +46,7 @@ def find_variance(target: LlamaTarget) -> str | None:
     last_chunk = last_place // target.geometry.chunk * target.geometry.chunk
     checks: list[Callable[[], str | None]] = [
         trial.head_variance,
+        trial.extent_variance,
         *(partial(trial.decode_variance, boundary) for boundary in _boundaries(target)),
         *(partial(trial.prefill_variance, start) for start in sorted({0, last_chunk})),
     ]
@@ -59,6 +62,7 @@ def agreeing_widths(target: LlamaTarget) -> tuple[int, ...]:
         narrow
         for narrow in target.geometry.narrow_widths
         if trial.narrow_head_agrees(narrow)
+        and trial.narrow_attention_agrees(narrow)
         and all(trial.narrow_agrees(narrow, boundary) for boundary in _boundaries(target))
     )
 
@@ -98,6 +102,49 @@ class _Trial:
         if not torch.equal(self._network.logits(rows)[0], logits[0]):
             return f"the head's rows depend on their neighbours ({width} rows)"
         return None
+
+    def extent_variance(self) -> str | None:
+        """Attention of the widest passes that end where an extent does, over it and over the next one."""
+        found = self._attention_that_differs(self._geometry.width)
+        if found is None:
+            return None
+        return f"attention of a row differs between extents of {found[0]} and {found[1]} slots"
+
+    def narrow_attention_agrees(self, narrow: int) -> bool:
+        """Whether attention of ``narrow`` rows has the bits of the widest passes, over the next extent."""
+        return self._attention_that_differs(narrow) is None
+
+    def _attention_that_differs(self, num_rows: int) -> tuple[int, int] | None:
+        """The first extents between which ``num_rows`` rows of attention over one, and wide over the next, differ."""
+        generator = torch.Generator().manual_seed(_SEED)
+        for extent, following in self._extent_pairs():
+            for trial in range(_NUM_ATTENTION_TRIALS):
+                queries = self._queries(generator)
+                first = max(0, extent - self._geometry.width - trial)
+                wide = self._attended(queries, first, following)[:, :, :num_rows]
+                if not torch.equal(self._attended(queries[:, :, :num_rows], first, extent), wide):
+                    return extent, following
+        return None
+
+    def _extent_pairs(self) -> list[tuple[int, int]]:
+        """Neighbouring extents of decode passes: all up to the largest of ``_EXTENTS``, and the last."""
+        extents = sorted({self._target.decode_extent(start, 1) for start in range(self._last_place)})
+        pairs = list(pairwise(extents))
+        return [pair for pair in pairs if pair[0] <= _EXTENTS[-1]] + pairs[-1:]
+
+    def _queries(self, generator: torch.Generator) -> Tensor:
+        """Of one pass: [kv heads, groups, width, head_dim]."""
+        config = self._network.config
+        shape = (config.num_kv_heads, config.num_groups, self._geometry.width, config.head_dim)
+        return torch.randn(shape, generator=generator).to(self._network.device, self._network.dtype)
+
+    def _attended(self, queries: Tensor, start: int, extent: int) -> Tensor:
+        """What queries [kv heads, groups, rows, head_dim] from position ``start`` on get from the past, likewise."""
+        keys, values = self._cache.read(0, extent)
+        mask = self._network.mask(queries.shape[2], start, extent)
+        with self._network.attention_backends():
+            rows = self._network.attention(queries.flatten(1, 2)[None], keys[None], values[None], mask)
+        return rows.view_as(queries)
 
     def decode_variance(self, boundary: int) -> str | None:
         """Decode passes over the W positions around slot ``boundary``, and over those that end exactly there."""
@@ -157,10 +204,9 @@ class _Trial:
     def _pass(self, token_ids: list[int], start: int, num_rows: int) -> Tensor:
         padded_ids = token_ids + [0] * (num_rows - len(token_ids))
         row_ids = torch.tensor(padded_ids, dtype=torch.int64, device=self._network.device)
-        of_decode = num_rows in self._geometry.widths  # chunk and width differ, or have the same extents
-        extent = round_up(start + num_rows, self._geometry.kv_block)
-        if of_decode:
-            extent = self._target.decode_extent(start, num_rows)
+        of_decode = num_rows in self._geometry.widths  # a chunk as wide as a decode pass is tried as one
+        extent_of = self._target.decode_extent if of_decode else self._target.prefill_extent
+        extent = extent_of(start, num_rows)
         return self._network.forward(row_ids, start, extent, self._cache, num_layers=_NUM_LAYERS)
 
     def _fill_past(self, generator: torch.Generator) -> None:

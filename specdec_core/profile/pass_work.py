@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_core.models.base import round_up
 from specdec_core.models.runner import LlamaTarget
 
 __all__ = ["PassWork", "decode_work", "prefill_flops"]
@@ -33,7 +32,7 @@ class PassWork:
 def decode_work(target: LlamaTarget, num_rows: int, num_cached_tokens: int) -> PassWork:
     """The work of a decode pass of ``num_rows`` rows, padding included, behind ``num_cached_tokens`` tokens."""
     network, cache = target.network, target.cache
-    extent = round_up(num_cached_tokens + num_rows, target.geometry.kv_block)
+    extent = target.decode_extent(num_cached_tokens, num_rows)
     layers, head = _num_weights(target)
     return PassWork(
         num_rows=num_rows,
@@ -51,7 +50,7 @@ def prefill_flops(target: LlamaTarget, num_tokens: int) -> int:
     num_flops = 2 * head
     for start in range(0, num_tokens, geometry.chunk):
         num_rows = geometry.num_prefill_rows(min(geometry.chunk, num_tokens - start))
-        extent = round_up(start + num_rows, geometry.kv_block)
+        extent = target.prefill_extent(start, num_rows)
         num_flops += 2 * layers * num_rows + _attention_flops(target, num_rows, extent)
     return num_flops
 

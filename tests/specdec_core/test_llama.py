@@ -115,7 +115,7 @@ def test_a_mask_is_a_copy_that_starts_aligned(num_kv_heads: int) -> None:
     """CUDA's kernel refuses an unaligned mask; with one query head per key-value head it was a view into the table."""
     config = replace(TINY_CONFIG, num_kv_heads=num_kv_heads)
     target = target_from_config(config, random_tensors(config), Geometry("bitwise", 8), context_length=100)
-    mask = target.network._mask(8, 13, 64)
+    mask = target.network.mask(8, 13, 64)
     assert (mask.is_contiguous(), mask.storage_offset(), mask.shape[1]) == (True, 0, 64)
     for row, seen in enumerate(mask.unflatten(0, (-1, 8)).transpose(0, 1)):
         assert (seen[:, : 14 + row] == 0).all() and (seen[:, 14 + row :] == -torch.inf).all()
