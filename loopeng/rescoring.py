@@ -30,7 +30,7 @@ from loopeng.schema.attempts import RESCORE_OF, RunStatus
 from loopeng.store import LoopStore, hold_lease
 from loopeng.task_file import load_task
 
-__all__ = ["Rescored", "present_task", "rescore"]
+__all__ = ["Rescored", "present_task", "rescore", "unfinished_rescore"]
 
 _MOST_JOBS = 8
 _AHEAD = 2  # samples that wait for each thread: enough to keep it busy, few enough for memory
@@ -99,10 +99,15 @@ def _begin(harness: Harness, original: Run) -> Run:
     )
 
 
+def unfinished_rescore(store: LoopStore, run_id: str) -> Run | None:
+    """The newest rescore of a run that was stopped."""
+    runs = store.runs(kind="rescore", limit=None)
+    return next((run for run in runs if run.rescore_of == run_id and run.status != "finished"), None)
+
+
 def _reopen(harness: Harness, original: Run) -> Run:
     store, task = harness.store, harness.task
-    runs = store.runs(kind="rescore", limit=None)
-    run = next((run for run in runs if run.rescore_of == original.id and run.status != "finished"), None)
+    run = unfinished_rescore(store, original.id)
     if run is None:
         raise NotFoundError(f"{original.id} has no unfinished rescore: leave out --resume")
     if run.task_hash != task.version_hash:

@@ -13,6 +13,7 @@ import typer
 from loopeng.cli.options import Db, Json, Quiet
 
 if TYPE_CHECKING:
+    from loopeng.cli.progress import Progress
     from loopeng.results import RescoreResult
     from loopeng.schema import Task
     from loopeng.store import LoopStore
@@ -41,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def rescore(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run's id, its unique beginning, or 'latest'.")
+        str, typer.Argument(metavar="RUN", help="A run's id, its unique beginning, or 'latest': the newest suite run.")
     ] = "latest",
     task: Annotated[
         Path | None, typer.Option("--task", metavar="TASK", help="Task file to judge by. Default: that of the run.")
@@ -70,14 +71,16 @@ def rescore(
 def _rescore_and_report(options: RescoreOptions, db: Path | None) -> int:
     from loopeng.api import Loop
     from loopeng.cli.output import note
-    from loopeng.cli.places import command, find_database
+    from loopeng.cli.places import find_database
     from loopeng.cli.progress import LiveProgress
     from loopeng.cli.run_names import named_run
     from loopeng.settings import read_settings
 
     database = find_database(db)
     with Loop.open(database) as loop:
-        original = named_run(loop.store, options.run)
+        original = named_run(loop.store, options.run, kinds=("suite",))
+        if not options.resume:
+            _mention_unfinished(loop.store, original.id, options, database)
         with redirect_stdout(sys.stderr):  # the user's modules may print when they are imported
             task = _task(loop.store, original.task_hash, options.task, database)
         display = LiveProgress(quiet=options.quiet or read_settings().quiet)
@@ -85,12 +88,39 @@ def _rescore_and_report(options: RescoreOptions, db: Path | None) -> int:
             with display:
                 result = loop.rescore(original.id, task, resume=options.resume, jobs=options.jobs, on_event=display)
         except KeyboardInterrupt:
-            again = ["rescore", original.id, "--resume"]
-            again += [] if options.task is None else ["--task", str(options.task)]
-            note(f"interrupted; everything is saved. Go on with:\n  {command(*again, db=database)}")
+            note(_interruption(display.progress, original.id, options, database))
             return _INTERRUPTED
         _print(loop.store, result, json=options.json)
     return result.exit_code
+
+
+def _mention_unfinished(store: LoopStore, original: str, options: RescoreOptions, database: Path) -> None:
+    """A rescore that was killed could not say how to go on with it."""
+    from loopeng.cli.output import note
+    from loopeng.rescoring import unfinished_rescore
+
+    run = unfinished_rescore(store, original)
+    if run is not None:
+        note(f"note: {run.id} was not finished; this is a new rescore. Go on with that one instead:")
+        note(f"  {_resume_command(original, options, database)}")
+
+
+def _interruption(progress: Progress, original: str, options: RescoreOptions, database: Path) -> str:
+    run = progress.rescore_run
+    if run is None:
+        return "interrupted before the rescore began"
+    done = f"{progress.num_finished} of {progress.num_samples} samples are judged"
+    how = _resume_command(original, options, database)
+    return f"interrupted in {run.id}; {done}, everything is saved. Go on with:\n  {how}"
+
+
+def _resume_command(original: str, options: RescoreOptions, database: Path) -> str:
+    from loopeng.cli.places import command
+
+    words = ["rescore", original, "--resume"]
+    words += [] if options.task is None else ["--task", str(options.task)]
+    words += [] if options.jobs is None else ["--jobs", str(options.jobs)]
+    return command(*words, db=database)
 
 
 def _print(store: LoopStore, result: RescoreResult, *, json: bool) -> None:
