@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from loopeng.attempt.best import sample_result
 from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
+from loopeng.attempt.judging import judged
 from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
-from loopeng.evaluators import judge_attempt, run_evaluators
-from loopeng.ports import EvaluationContext
 from loopeng.run_records import Record, RunRecords
 from loopeng.schema import Attempt, Run, Sample, SampleResult, Task
 from loopeng.schema.attempts import RESCORE_OF, RunStatus
@@ -160,31 +159,17 @@ def _side_by_side(
 
 
 def _judged(harness: Harness, run: Run, sample: Sample, attempts: tuple[Attempt, ...]) -> list[Attempt]:
-    """The attempts with their new results. The same text is not evaluated twice, as in a run."""
-    judged: list[Attempt] = []
+    """The attempts with their new results. An evaluator sees what it would have seen in a run: no verdict yet, and the
+    attempts before.
+    """
+    done: list[Attempt] = []
     for stored in attempts:
-        attempt = stored.model_copy(update={"run_id": run.id})
-        twins = (each for each in judged if each.text == stored.text and each.verdict != "error")
-        if stored.error is not None:  # the engine or the agent broke: there is nothing to judge
-            judged.append(attempt)
-        elif (twin := next(twins, None)) is not None:
-            judged.append(attempt.model_copy(update=_verdict(twin)))
-        else:
-            judged.append(_evaluated(harness, sample, attempt, tuple(judged)))
-    return judged
-
-
-def _verdict(attempt: Attempt) -> dict[str, object]:
-    return {"results": attempt.results, "verdict": attempt.verdict, "score": attempt.score}
-
-
-def _evaluated(harness: Harness, sample: Sample, attempt: Attempt, earlier: tuple[Attempt, ...]) -> Attempt:
-    """An evaluator sees what it would have seen in a run: no verdict yet, and the attempts before."""
-    draft = attempt.model_copy(update={"results": (), "verdict": "error", "score": None})
-    context = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
-    results = run_evaluators(harness.evaluators, sample, draft, context)
-    verdict, score = judge_attempt(results, harness.task)
-    return draft.model_copy(update={"results": results, "verdict": verdict, "score": score})
+        kept: dict[str, object] = {"run_id": run.id}
+        if stored.error is None:  # else the engine or the agent broke: there is nothing to judge
+            kept |= {"results": (), "verdict": "error", "score": None}
+        attempt = judged(harness, sample, stored.model_copy(update=kept), tuple(done))
+        done.append(attempt.model_copy(update={"duplicate_of": stored.duplicate_of}))
+    return done
 
 
 def _save(harness: Harness, run: Run, sample: Sample, attempts: list[Attempt]) -> SampleResult:

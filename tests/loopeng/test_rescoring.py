@@ -12,8 +12,9 @@ import pytest
 from loopeng import Attempt, Loop, Sample, evaluator
 from loopeng.attempt.events import AttemptFinished, ProgressEvent, RunFinished, RunStarted, SampleFinished
 from loopeng.errors import NotFoundError, UsageError
+from loopeng.ports import AgentContext, AgentResult
 from loopeng.run_diff import Key
-from loopeng.schema import Task
+from loopeng.schema import Task, Usage
 from loopeng.task_file import task_from_dict
 
 WORDS = {"s0": "one", "s1": "one two", "s2": "one two three", "s3": "one two three four"}
@@ -86,6 +87,21 @@ def test_an_unchanged_task_gives_the_same_verdicts(loop: Loop, original: str) ->
     assert result.diff.first.total.p_value == 1.0
     old, new = (loop.store.sample_results(run_id) for run_id in (original, result.run.id))
     assert [each.model_copy(update={"run_id": original}) for each in new] == old
+
+
+def test_the_same_text_is_judged_again_where_the_text_is_not_all(db: Path) -> None:
+    """As in a run: the second attempt says the same in fewer tokens, which is what the evaluator counts."""
+
+    def agent(context: AgentContext) -> AgentResult:
+        return AgentResult(text="same words", usage=Usage(generated_tokens=10 - context.attempt_index))
+
+    task = make_task(evaluators=[{"id": "few", "type": "tokens", "max_generated": 9}])
+    with Loop.open(db, engine=_never, agent=agent) as loop:
+        run = loop.run(task).run
+        result = loop.rescore(run.id, task)
+        for run_id in (run.id, result.run.id):
+            assert [each.verdict for each in loop.store.attempts(run_id, "s0")] == ["fail", "pass"]
+        assert result.score == 1.0 and result.diff.final.total.broken == ()
 
 
 def test_a_corrected_target_counts(loop: Loop, original: str) -> None:
