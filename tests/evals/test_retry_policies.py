@@ -67,9 +67,9 @@ def test_another_model_and_other_failures_are_measured_anew(task: Task, tmp_path
     with Loop.open(tmp_path / "loop.db", engine=answer) as loop:
         strong = tried(loop, task, "critique", seed=0)
         assert sum(each.solved for each in strong) == 4
-        assert len(tried(loop, few, "critique", seed=0)) == 2
-        _stop_early(loop, retry_policies._with(weak, f"{task.name}-critique-0", task.samples, retry="critique"))
     with Loop.open(tmp_path / "loop.db", engine=lambda messages, params: "no code") as loop:
+        _stop_early(loop, retry_policies._with(weak, f"{task.name}-critique-0", task.samples, retry="critique"))
+        assert len(tried(loop, few, "critique", seed=0)) == 2
         assert not any(each.solved for each in tried(loop, weak, "critique", seed=0))
         assert tried(loop, task, "critique", seed=0) == strong, "nothing is made again"
 
