@@ -65,6 +65,7 @@ class PartRates:
     evaluators: dict[str, EvaluatorRates]
     repeats: int  # of every sample
     pass_at_repeats: tuple[float, float] | None  # (pass@k, pass^k) of first attempts at k = repeats; None for one
+    repeated_samples: int  # those it stands on: all repeats could be judged
 
 
 @dataclass
@@ -116,6 +117,7 @@ class _Part:
             },
             repeats=self.repeats,
             pass_at_repeats=pass_at_k(by_sample, self.repeats) if self.repeats > 1 else None,
+            repeated_samples=sum(cluster.total >= self.repeats for cluster in by_sample),
         )
 
 

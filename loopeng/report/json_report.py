@@ -57,7 +57,12 @@ def _part(part: PartRates) -> dict[str, Any]:
     }
     if part.pass_at_repeats is not None:
         some, every = part.pass_at_repeats
-        document["repeats"] = {"k": part.repeats, "pass_at_k": some, "pass_hat_k": every}
+        document["repeats"] = {
+            "k": part.repeats,
+            "pass_at_k": some,
+            "pass_hat_k": every,
+            "samples": part.repeated_samples,
+        }
     return document
 
 

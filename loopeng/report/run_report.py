@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from loopeng.report.layout import count
 from loopeng.run_rates import PartRates, Rate
 from loopeng.run_records import Record
 from loopeng.run_summary import RunSummary
@@ -38,6 +39,20 @@ class RunReport:
         return self.rates["total"]
 
     @property
+    def counted(self) -> Rate:
+        """The rate that the task's ``run.on`` looks at."""
+        return self.rate_of(self.total)
+
+    @property
+    def progress_note(self) -> str:
+        """How much of the task a run that is not complete has done; empty for one that is."""
+        if self.run.status == "finished":
+            return ""
+        wanted = len(self.task.samples) * self.task.run.repeats
+        why = self.run.stop_reason or self.run.status
+        return f"not complete ({why}): {self.total.samples} of the task's {count(wanted, 'sample')} are finished"
+
+    @property
     def is_clustered(self) -> bool:
         """Whether outcomes go together, so that intervals are wider."""
         return self.total.final.is_clustered or self.total.first.is_clustered
@@ -57,7 +72,15 @@ class RunReport:
         if total.pass_at_repeats is None:
             return ""
         some, every = (f"{share:.0%}".replace("%", " %") for share in total.pass_at_repeats)
-        return f"of {total.repeats} first attempts at a sample, one passes for {some} of the samples, all for {every}"
+        number = count(total.repeated_samples, "sample")
+        return (
+            f"of {total.repeats} first attempts at a sample, one passes for {some} of the samples, all for {every} "
+            f"({number} with {total.repeats} that could be judged)"
+        )
+
+    def rate_of(self, part: PartRates) -> Rate:
+        """Of a part, the rate that the task's ``run.on`` looks at."""
+        return part.first if self.task.run.on == "first" else part.final
 
     def failed_or_broken(self, attempt: Attempt) -> list[EvalResult]:
         """The results that say why an attempt did not pass; those of evaluators that only watch do not."""
