@@ -34,6 +34,7 @@ def json_report(report: RunReport, records: Records, *, targets: bool = False) -
         "interval": report.interval_note,
         "rates": {name: _part(part) for name, part in report.rates.items()},
         "cost": {
+            "of": report.run.rescore_of or report.run.id,
             "attempts": summary.attempts,
             "error_attempts": summary.error_attempts,
             "usage": summary.usage,

@@ -118,7 +118,9 @@ def _cost(report: RunReport) -> Iterator[str]:
     ]
     if summary.acceptance_length is not None:
         parts.append(f"acceptance length {summary.acceptance_length:.2f}")
-    yield f"\nCost: {' · '.join(parts)}\n"
+    original = report.run.rescore_of
+    head = "Cost" if original is None else f"Nothing was generated; the cost of {_code(original)}"
+    yield f"\n{head}: {' · '.join(parts)}\n"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -151,7 +151,8 @@ def _costs(summary: RunSummary) -> str:
         parts.append(f"{summary.tokens_per_second:,.1f} tokens/s")
     if summary.acceptance_length is not None:
         parts.append(f"acceptance length {summary.acceptance_length:.2f}")
-    return " · ".join(parts)
+    spent = " · ".join(parts)
+    return spent if summary.run.rescore_of is None else f"nothing was generated; the original took: {spent}"
 
 
 def comparison_line(before: RunSummary, version: int, after: RunSummary) -> str:
