@@ -64,7 +64,8 @@ def _suite(report: RunReport, split: str, part: PartRates, records: Records) -> 
         "status": run.status,
         "judged_by": f"{report.task.run.on} attempt",
     }
-    yield from _properties(properties, "    ")
+    judges = {f"judge {view.evaluator}": "; ".join(view.lines) for view in report.judges}
+    yield from _properties(properties | judges, "    ")
     for record in records:
         if record.result.split == split:
             yield from _case(report, record)

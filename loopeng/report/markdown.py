@@ -24,6 +24,7 @@ def markdown_report(report: RunReport, records: Records) -> Iterator[str]:
     yield from _head(report)
     yield from _tables(report)
     yield from _failing(report, records)
+    yield from _judges(report)
     yield from _cost(report)
 
 
@@ -106,6 +107,14 @@ def _row(report: RunReport, record: Record) -> tuple[str, ...]:
         _cut(" ".join(feedback)),
         markdown_text(excerpt(attempt.text, _WIDTH)),
     )
+
+
+def _judges(report: RunReport) -> Iterator[str]:
+    if report.judges:
+        yield "\n### Judges\n\n"
+    for view in report.judges:
+        first, *others = map(markdown_text, view.lines)
+        yield "".join([f"- {first}\n", *(f"  - {line}\n" for line in others)])
 
 
 def _cost(report: RunReport) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from loopeng.report.judges import judges_text
 from loopeng.report.layout import both_errors, columns, count, excerpt
 from loopeng.report.run_report import Records, RunReport, share_text
 from loopeng.report.terminal import goal_text
@@ -31,6 +32,8 @@ def text_report(report: RunReport, records: Records) -> Iterator[str]:
     yield f"in brackets: {report.interval_note}, in per cent\n"
     if report.repeats_note:
         yield f"{report.repeats_note}\n"
+    if report.judges:
+        yield f"\n{judges_text(report.judges)}\n"
     yield from _failing(report, records)
 
 

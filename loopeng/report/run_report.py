@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from loopeng.report.judges import JudgeView
 from loopeng.report.layout import count
 from loopeng.run_rates import PartRates, Rate
 from loopeng.run_records import Record
 from loopeng.run_summary import RunSummary
-from loopeng.schema import Attempt, EvalResult, PromptVersion, Run, Task
+from loopeng.schema import Attempt, EvalResult, JudgeUsage, PromptVersion, Run, Task
 
 __all__ = ["REASONS_NOTE", "Records", "RunReport", "share_text"]
 
@@ -21,17 +22,23 @@ REASONS_NOTE = "Reasons may hold expected answers: this report is for people, no
 
 @dataclass(frozen=True)
 class RunReport:
-    """``rates`` has ``total`` and each split that has samples."""
+    """``rates`` has ``total`` and each split that has samples; ``judges`` are the models that were asked to judge."""
 
     summary: RunSummary
     task: Task
     version: PromptVersion
     rates: dict[str, PartRates]
+    judges: tuple[JudgeView, ...] = ()
 
     @property
     def run(self) -> Run:
         """The run's row."""
         return self.summary.run
+
+    @property
+    def judge_usage(self) -> JudgeUsage:
+        """Of all judges together, their anchors included."""
+        return sum((view.total_usage for view in self.judges), JudgeUsage())
 
     @property
     def total(self) -> PartRates:
