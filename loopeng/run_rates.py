@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from loopeng.run_records import Record
 from loopeng.run_statistics import Cluster, clustered_interval, pass_at_k
@@ -14,6 +15,7 @@ from loopeng.schema import Attempt
 __all__ = ["EvaluatorRates", "PartRates", "Rate", "rates_of"]
 
 _SPLITS = ("gate", "reflect", "holdout")
+_SIDES: tuple[Literal["first", "final"], ...] = ("first", "final")
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,10 @@ class _Part:
     def count(self, record: Record) -> None:
         self.samples += 1
         self.repeats = max(self.repeats, record.result.repeat + 1)
-        self.by_sample.count(record.result.sample_id, _passed(record.result.first_verdict))
-        for on in ("first", "final"):
-            verdict = record.result.first_verdict if on == "first" else record.result.verdict
-            self.rates[None, on].count(record.cluster, _passed(verdict))
-            for name, passed in _by_evaluator(record.first if on == "first" else record.best):
+        self.by_sample.count(record.result.sample_id, record.passed_on("first"))
+        for on in _SIDES:
+            self.rates[None, on].count(record.cluster, record.passed_on(on))
+            for name, passed in _by_evaluator(record.attempt_on(on)):
                 self.rates[name, on].count(record.cluster, passed)
 
     def done(self, evaluators: Sequence[str]) -> PartRates:
@@ -129,10 +130,6 @@ def rates_of(records: Iterable[Record], evaluators: Sequence[str] = ()) -> dict[
         splits[record.result.split].count(record)
     parts = {"total": total} | {split: splits[split] for split in _SPLITS if split in splits}
     return {name: part.done(evaluators) for name, part in parts.items()}
-
-
-def _passed(verdict: str) -> bool | None:
-    return None if verdict == "error" else verdict == "pass"
 
 
 def _by_evaluator(attempt: Attempt) -> list[tuple[str, bool | None]]:
