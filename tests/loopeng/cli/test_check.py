@@ -195,6 +195,21 @@ def test_the_last_run_gives_base_rate_cost_and_the_next_look(ran: Shop, invoke: 
     assert {path: path.read_bytes() for path in ran.db.parent.iterdir()} == before
 
 
+def test_the_power_is_told_by_the_runs_that_a_gate_would_look_at(ran: Shop, invoke: Invoke) -> None:
+    """A run of three samples is newer, and of no gate sample; a new template has no run at all."""
+    from loopeng.store import LoopStore
+
+    invoke("run", "--limit", "3", "--no-improve", code=3)
+    document = checked(invoke)
+    with LoopStore.open(ran.db) as store:
+        newest, first = store.runs(kind="suite")
+    assert document["last_run"]["run_id"] == newest.id
+    assert document["gate"]["base_rate_from"] == first.id
+    assert [each["base_rate"] for each in document["gate"]["powers"]] == [0.0]
+    ran.change("Describe this product:", "Say something about")
+    assert checked(invoke)["gate"]["base_rate_from"] is None
+
+
 def test_a_database_of_an_older_schema_is_left_as_it_is(ran: Shop, invoke: Invoke) -> None:
     import sqlite3
 
