@@ -30,6 +30,11 @@ evaluators:
   - {id: right, type: contains, value: "{{ target }}"}
   - {id: long, type: length, min_words: 2}
 """
+IFEVAL = """\
+dataset: {path: rows.jsonl}
+engine: {kind: scripted, script: script.yaml}
+evaluators: [{id: form, type: ifeval}]
+"""
 
 
 def checked(invoke: Invoke, *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -148,6 +153,28 @@ def test_fields_that_nobody_uses_or_that_are_empty_are_named(yes_no: Shop, invok
     assert "note: neither the template nor a key of an evaluator uses the fields 'colour'" in text
     yes_no.change("thing: a cow", 'thing: " "')
     assert "warning: the template's field 'thing' is empty in 1 sample (" in invoke("check").stdout
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "{id: sense, type: llm_judge, criteria: It is true., engine: {kind: scripted, script: script.yaml}}",
+        "{id: both, type: composite, evaluators: [{id: sense, type: llm_judge, criteria: It is true.}]}",
+    ],
+)
+def test_a_judge_that_is_shown_all_inputs_uses_all_fields(yes_no: Shop, invoke: Invoke, reader: str) -> None:
+    yes_no.change("  - {id: long, type: length, min_words: 2}", f"  - {reader}")
+    assert "uses the fields" not in invoke("check").stdout
+    if "composite" not in reader:
+        yes_no.change("criteria: It is true.,", "criteria: It is true., inputs: [thing],")
+        assert "uses the fields 'colour'" in invoke("check").stdout
+
+
+def test_ifeval_finds_its_fields_by_their_names(yes_no: Shop, invoke: Invoke) -> None:
+    rows = {"thing": "a cat", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}], "colour": "grey"}
+    yes_no.write("task.yaml", YES_NO[: YES_NO.index("dataset:")] + IFEVAL)
+    yes_no.write("rows.jsonl", "".join(json.dumps(rows | {"thing": f"cat {number}"}) + "\n" for number in range(9)))
+    assert checked(invoke)["fields"]["unused"] == ["colour"]
 
 
 def test_a_field_that_the_template_needs_and_some_samples_lack(shop: Shop, invoke: Invoke) -> None:
