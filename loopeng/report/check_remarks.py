@@ -65,7 +65,7 @@ def _of_improvement(task: Task) -> Iterator[Remark]:
     if number_in["reflect"] < improve.min_samples:
         hint = "give more samples or a larger reflect share"
         yield Remark("warning", f"{reflect} cannot reach improve.min_samples ({improve.min_samples}); {hint}")
-    elif number_in["reflect"] * task.run.repeats < improve.min_occurrences:
+    elif number_in["reflect"] < improve.min_occurrences:  # repeats of a sample are no further occurrences
         seen = f"one run shows a pattern at most {number_in['reflect']} times"
         yield Remark("note", f"{seen}; {improve.min_occurrences} occurrences need several runs")
     if min(number_in["gate"], task.gate.samples) < (least := _least_pairs(task.gate.alpha)):

@@ -254,6 +254,13 @@ def test_a_file_that_is_no_database_is_a_warning(shop: Shop, invoke: Invoke) -> 
     assert "is not a loopeng database" in invoke("check", "--db", "other.db").stdout
 
 
+def test_repeats_are_no_further_occurrences_of_a_failure(shop: Shop, invoke: Invoke) -> None:
+    """Five reflect samples show a pattern five times at most, however often each of them is tried."""
+    shop.change("run: {", "improve: {min_occurrences: 6}\nrun: {repeats: 3, ")
+    told = "note: one run shows a pattern at most 5 times; 6 occurrences need several runs"
+    assert told in invoke("check").stdout
+
+
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
