@@ -24,6 +24,7 @@ from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, Sam
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.judging import judged
 from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
+from loopeng.evaluators.python import FunctionEvaluator
 from loopeng.run_records import Record, RunRecords
 from loopeng.schema import Attempt, Run, Sample, SampleResult, Task
 from loopeng.schema.attempts import RESCORE_OF, RunStatus
@@ -54,6 +55,8 @@ def present_task(store: LoopStore, run: Run) -> Task:
 def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | None = None) -> Rescored:
     """Judge what a run made with the evaluators of ``harness``, in ``jobs`` threads; rows come in the run's order.
 
+    Without ``jobs`` there is a thread for each of a few cores, but a single one where a function of the user's judges:
+    nobody promised that it may be called from several at once.
     ``resume`` goes on with the newest rescore of this run that was stopped. Raises NotFoundError, UsageError where
     the run made nothing that the task's samples can be matched with, ConflictError where another process is at work
     on the same rescore; KeyboardInterrupt once everything is saved.
@@ -65,8 +68,20 @@ def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | 
     with hold_lease(store, f"run:{run.id}") as held:
         if not held:
             raise ConflictError(f"another process is at work on {run.id}")
-        run = _judge_all(harness, run, original, samples, jobs or min(os.cpu_count() or 1, _MOST_JOBS))
+        run = _judge_all(harness, run, original, samples, jobs or _jobs(harness.evaluators))
     return Rescored(run, original, left_out)
+
+
+def _jobs(evaluators: Iterable[object]) -> int:
+    if any(map(_has_function, evaluators)):
+        return 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST_JOBS)
+
+
+def _has_function(evaluator: object) -> bool:
+    """Whether the user's own code judges, or a part of what does."""
+    return isinstance(evaluator, FunctionEvaluator) or any(map(_has_function, getattr(evaluator, "parts", ())))
 
 
 def _matched(store: LoopStore, original: Run, task: Task) -> tuple[dict[str, Sample], tuple[str, ...]]:

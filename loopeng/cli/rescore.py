@@ -49,7 +49,16 @@ def rescore(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest rescore that was stopped.")] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Samples judged side by side.")
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            max=64,
+            metavar="N",
+            help="Samples judged side by side, each in a thread. Default: one for each of up to 8 cores; 1 where a "
+            "Python function of yours judges, which may not be made for several threads.",
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -57,7 +66,9 @@ def rescore(
 ) -> None:
     """Judge a run's outputs again, without generating: after a change of evaluators, or of expected answers.
 
-    Makes a run of kind rescore, and shows what differs from the original.
+    Makes a run of kind rescore, and shows what differs from the original. 'loopeng report' shows the whole of it.
+
+    Exits as 'loopeng run' does: 0 threshold met, 3 below run.min_pass_rate, 4 samples in error, 130 interrupted.
 
     \b
     Example:
