@@ -205,7 +205,9 @@ def test_an_empty_run_can_be_written(run_of: Run) -> None:
     assert (root.get("tests"), root.get("errors")) == ("1", "1"), "a run that is not complete is not green"
     assert "0/0" in _joined(text_report, written)
     assert "0 of 0 pass" in _joined(markdown_report, written)
-    assert _joined(csv_report, written) == ""
+    for rows, first in (("samples", "sample,repeat,split,verdict"), ("attempts", "sample,repeat,split,attempt,kept")):
+        (head,) = csv.reader(io.StringIO(_joined(csv_report, written, rows=rows)))
+        assert ",".join(head).startswith(first) and head[-1] == "says-good.reason"
     jsonschema.validate(_strict(_joined(promptfoo_export, written)), PROMPTFOO_FILE)
     log = _strict(_joined(inspect_export, written))
     jsonschema.validate(log, INSPECT_LOG)
