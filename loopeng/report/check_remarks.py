@@ -122,6 +122,10 @@ def _of_baselines(tried: Baselines, num_samples: int, *, all_tried: bool) -> Ite
             )
             yield Remark("note", f"{what}, {trial.failed[0]} first: {excerpt(trial.reason)}")
     for evaluator, (ids, error) in tried.errors.items():
+        if evaluator in tried.never:
+            every = "every sample of a run would be in error"
+            yield Remark("problem", f"evaluator {evaluator!r} could judge nothing, so {every}: {excerpt(error, 200)}")
+            continue
         yield Remark("warning", f"evaluator {evaluator!r} cannot judge {_ids(ids)}: {excerpt(error, 200)}")
 
 

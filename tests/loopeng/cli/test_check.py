@@ -194,6 +194,15 @@ def test_an_evaluator_that_breaks_is_told_with_its_error(shop: Shop, invoke: Inv
     assert "ZeroDivisionError: division by zero" in text
 
 
+def test_an_evaluator_that_can_judge_nothing_is_a_problem(shop: Shop, invoke: Invoke) -> None:
+    """As where answers would have to run, and there is no sandbox: a run would be in error from end to end."""
+    shop.write("broken.py", "def strange(text):\n    raise OSError('nowhere to run it')\n")
+    shop.change(SHORT, '{id: short, type: python, function: "broken:strange"}')
+    text = invoke("check", code=2).stdout
+    assert "problem: evaluator 'short' could judge nothing, so every sample of a run would be in error: " in text
+    assert "OSError: nowhere to run it" in text
+
+
 def test_the_power_at_several_base_rates_before_the_first_run(shop: Shop, invoke: Invoke) -> None:
     shop.write("products.jsonl", "".join(json.dumps(row) + "\n" for row in rows_for_a_calm_task()))
     gate = checked(invoke)["gate"]
