@@ -269,6 +269,7 @@ def test_promptfoo_finds_what_it_needs(run_of: Run) -> None:
     assert results["plain"]["prompt"]["raw"] == "Say plain please"
     assert (results["boom"]["failureReason"], results["boom"]["gradingResult"]) == (2, None)
     assert results["minus"]["failureReason"] == 1
+    assert [name for name, result in results.items() if "error" in result] == ["boom"]
     assert [each["pass"] for each in results["minus"]["gradingResult"]["componentResults"]] == [True, False]
     assert results["minus"]["vars"]["target"] == "gold-minus"
 
@@ -287,6 +288,30 @@ def test_inspect_finds_what_it_needs(run_of: Run) -> None:
     scores = {score["name"]: score for score in log["results"]["scores"]}
     assert scores["no-boom"]["unscored_samples"] == 2
     assert scores["says-good"]["metrics"]["accuracy"]["value"] == 0.25
+
+
+def test_exports_tell_the_verdict_and_scores_between_0_and_1(run_of: Run) -> None:
+    """Three of five words is a score of its own, and the task's verdict is more than its evaluators'."""
+    evaluators = [
+        {"id": "short", "type": "length", "max_words": 3},
+        {"id": "good", "type": "contains", "value": "good"},
+    ]
+    answers = {"a": "good and short", "b": "good but too long by far", "c": "bad"}
+    written = run_of(answers, evaluators=evaluators, **{"pass": {"mode": "any"}})
+    scores = {record.result.sample_id: record.best.results[0].score for record in written.records}
+    assert scores["b"] not in (None, 0.0, 1.0)
+    promptfoo = _strict(_joined(promptfoo_export, written))
+    (prompt,) = promptfoo["results"]["prompts"]
+    assert prompt["metrics"]["namedScores"]["short"] == pytest.approx(sum(each or 0 for each in scores.values()))
+    whole = sum(result["score"] for result in promptfoo["results"]["results"])
+    assert prompt["metrics"]["score"] == pytest.approx(whole)
+    assert prompt["raw"] == promptfoo["config"]["prompts"][0] == "Say {{ name }} please"
+
+    log = _strict(_joined(inspect_export, written))
+    verdicts = {sample["id"]: sample["scores"]["loopeng/verdict"]["value"] for sample in log["samples"]}
+    assert verdicts == {"a": "C", "b": "C", "c": "C"}
+    assert log["results"]["scores"][0]["name"] == log["eval"]["scorers"][0]["name"] == "loopeng/verdict"
+    assert log["results"]["scores"][0]["metrics"]["accuracy"]["value"] == 1.0
 
 
 @pytest.mark.parametrize("schema", [PROMPTFOO_FILE, INSPECT_LOG])
