@@ -12,7 +12,7 @@ from loopeng.prompts import PromptTemplate
 from loopeng.report.layout import count, excerpt
 from loopeng.schema import Task
 
-__all__ = ["Remark", "check_remarks"]
+__all__ = ["Remark", "check_remarks", "number_in_splits"]
 
 _SPLITS = ("reflect", "gate", "holdout")
 _SHOWN_IDS = 3
@@ -43,6 +43,11 @@ def check_remarks(check: TaskCheck) -> list[Remark]:
     ]
 
 
+def number_in_splits(task: Task) -> dict[str, int]:
+    """How many samples each split has, the one that proposals are made from first."""
+    return {split: sum(each.split == split for each in task.samples) for split in _SPLITS}
+
+
 def _of_fields(use: FieldUse, num_samples: int) -> Iterator[Remark]:
     for name, ids in use.empty.items():
         yield Remark("warning", f"the template's field {name!r} is empty in {_ids(ids)}")
@@ -56,7 +61,7 @@ def _of_fields(use: FieldUse, num_samples: int) -> Iterator[Remark]:
 
 def _of_improvement(task: Task) -> Iterator[Remark]:
     """What the improvement loop cannot do with this task, or does unasked."""
-    improve, number_in = task.improve, {split: sum(each.split == split for each in task.samples) for split in _SPLITS}
+    improve, number_in = task.improve, number_in_splits(task)
     if not improve.enabled:
         return
     if not PromptTemplate(task.template).has_rules_slot:
