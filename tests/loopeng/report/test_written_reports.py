@@ -229,7 +229,7 @@ def test_a_run_that_was_stopped_says_how_far_it_came(run_of: Run) -> None:
 
 def test_errors_of_first_attempts_are_told_where_they_were_mended(run_of: Run) -> None:
     """One of five could not be judged at first; in the end all could."""
-    changes = {"loop": {"max_attempts": 2, "retry": "resample"}, "run": {"on": "first", "min_pass_rate": 0.5}}
+    changes = {"loop": {"max_attempts": 2, "retry": "critique"}, "run": {"on": "first", "min_pass_rate": 0.5}}
     written = run_of({**{name: "good" for name in "abcd"}, "e": ["boom", "good"]}, **changes)
     for write in (text_report, markdown_report):
         assert "1 at first, 0 in the end" in _joined(write, written)
