@@ -17,17 +17,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from loopeng.attempt.anchors import judge_anchors
 from loopeng.attempt.best import sample_result
 from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.judging import judged
-from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
+from loopeng.errors import ConflictError, NotFoundError, UsageError
 from loopeng.evaluators.python import FunctionEvaluator
 from loopeng.run_records import Record, RunRecords
 from loopeng.schema import Attempt, Run, Sample, SampleResult, Task
-from loopeng.schema.attempts import RESCORE_OF, RunStatus
+from loopeng.schema.attempts import RESCORE_OF
 from loopeng.store import LoopStore, hold_lease
 from loopeng.task_file import load_task
 
@@ -46,10 +47,14 @@ class Rescored:
     left_out: tuple[str, ...] = ()
 
 
-def present_task(store: LoopStore, run: Run) -> Task:
-    """The task of a run as its file says now; as it was where there is no such file any more. Raises TaskError."""
+def present_task(store: LoopStore, run: Run, path: Path | None = None) -> Task:
+    """The task of a run as its file says now; as it was where there is no such file any more. Raises TaskError.
+
+    ``path`` is where the file is now, if not where it was.
+    """
     stored = store.task(run.task_hash)
-    return load_task(stored.path) if stored.path is not None and stored.path.is_file() else stored
+    path = path or stored.path
+    return load_task(path) if path is not None and path.is_file() else stored
 
 
 def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | None = None) -> Rescored:
@@ -140,18 +145,14 @@ def _judge_all(harness: Harness, run: Run, original: Run, samples: dict[str, Sam
         for record in RunRecords(store, original, harness.task)
         if record.result.sample_id in samples and (record.result.sample_id, record.result.repeat) not in finished
     )
-    status: RunStatus = "finished"
-    reason = None
     try:
         for sample, attempts in _side_by_side(harness, run, records, samples, jobs):
             _save(harness, run, sample, attempts)
         judge_anchors(harness, run)
-    except BudgetStop as stop:
-        status, reason = "budget", str(stop)
     except KeyboardInterrupt:
         store.finish_run(run.id, "interrupted", "interrupted")
         raise
-    run = store.finish_run(run.id, status, reason)
+    run = store.finish_run(run.id, "finished")
     harness.on_event(RunFinished(run))
     return run
 
