@@ -1,4 +1,4 @@
-"""What judging an attempt costs and decides: words that are said again are free, and who only watches decides nothing."""
+"""What judging an attempt costs and decides: a word said again is free, and who only watches decides nothing."""
 
 from __future__ import annotations
 
@@ -35,10 +35,8 @@ class AskingJudge(Judge):
 
 @pytest.mark.parametrize("in_a_part", [False, True])
 @pytest.mark.parametrize("reads_text_alone", [True, False])
-def test_the_bill_is_as_long_as_the_questions_asked(
-    store: LoopStore, in_a_part: bool, reads_text_alone: bool
-) -> None:
-    """"no" comes twice. Only where the text is not all that counts is the judge asked a second time."""
+def test_the_bill_is_as_long_as_the_questions_asked(store: LoopStore, in_a_part: bool, reads_text_alone: bool) -> None:
+    """ "no" comes twice. Only where the text is not all that counts is the judge asked a second time."""
     judge = AskingJudge(in_a_part=in_a_part, reads_text_alone=reads_text_alone)
     attempts, _ = play(store, Script("no", "no", "ok"), evaluators=[judge])
     assert [each.duplicate_of for each in attempts] == [None, 0, None]
