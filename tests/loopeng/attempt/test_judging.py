@@ -65,8 +65,8 @@ def watched(function: Any, mode: str = "all", **changes: Any) -> Task:
     reference = f"{__name__}:{function.__name__}"
     watcher = EvaluatorSpec(id="watcher", type="python", weight=0, function=reference)  # type: ignore[call-arg]
     own = EvaluatorSpec(id="short", type="length", max_words=5)  # type: ignore[call-arg]
-    condition = {"pass": PassSpec(mode=mode, threshold=1.0)}  # type: ignore[arg-type]
-    return make_task(**({"evaluators": (own, watcher), **condition} | changes))
+    values: dict[str, Any] = {"evaluators": (own, watcher), "pass": PassSpec.model_validate({"mode": mode})}
+    return make_task(**(values | changes))
 
 
 @MODES
