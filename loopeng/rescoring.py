@@ -17,20 +17,22 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
+from loopeng.attempt.anchors import judge_anchors
 from loopeng.attempt.best import sample_result
 from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
-from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
-from loopeng.evaluators import judge_attempt, run_evaluators
-from loopeng.ports import EvaluationContext
+from loopeng.attempt.judging import judged
+from loopeng.errors import ConflictError, NotFoundError, UsageError
+from loopeng.evaluators.python import FunctionEvaluator
 from loopeng.run_records import Record, RunRecords
 from loopeng.schema import Attempt, Run, Sample, SampleResult, Task
-from loopeng.schema.attempts import RESCORE_OF, RunStatus
+from loopeng.schema.attempts import RESCORE_OF
 from loopeng.store import LoopStore, hold_lease
 from loopeng.task_file import load_task
 
-__all__ = ["Rescored", "present_task", "rescore"]
+__all__ = ["Rescored", "present_task", "rescore", "unfinished_rescore"]
 
 _MOST_JOBS = 8
 _AHEAD = 2  # samples that wait for each thread: enough to keep it busy, few enough for memory
@@ -45,15 +47,21 @@ class Rescored:
     left_out: tuple[str, ...] = ()
 
 
-def present_task(store: LoopStore, run: Run) -> Task:
-    """The task of a run as its file says now; as it was where there is no such file any more. Raises TaskError."""
+def present_task(store: LoopStore, run: Run, path: Path | None = None) -> Task:
+    """The task of a run as its file says now; as it was where there is no such file any more. Raises TaskError.
+
+    ``path`` is where the file is now, if not where it was.
+    """
     stored = store.task(run.task_hash)
-    return load_task(stored.path) if stored.path is not None and stored.path.is_file() else stored
+    path = path or stored.path
+    return load_task(path) if path is not None and path.is_file() else stored
 
 
 def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | None = None) -> Rescored:
     """Judge what a run made with the evaluators of ``harness``, in ``jobs`` threads; rows come in the run's order.
 
+    Without ``jobs`` there is a thread for each of a few cores, but a single one where a function of the user's judges:
+    nobody promised that it may be called from several at once.
     ``resume`` goes on with the newest rescore of this run that was stopped. Raises NotFoundError, UsageError where
     the run made nothing that the task's samples can be matched with, ConflictError where another process is at work
     on the same rescore; KeyboardInterrupt once everything is saved.
@@ -65,8 +73,20 @@ def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | 
     with hold_lease(store, f"run:{run.id}") as held:
         if not held:
             raise ConflictError(f"another process is at work on {run.id}")
-        run = _judge_all(harness, run, original, samples, jobs or min(os.cpu_count() or 1, _MOST_JOBS))
+        run = _judge_all(harness, run, original, samples, jobs or _jobs(harness.evaluators))
     return Rescored(run, original, left_out)
+
+
+def _jobs(evaluators: Iterable[object]) -> int:
+    if any(map(_has_function, evaluators)):
+        return 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST_JOBS)
+
+
+def _has_function(evaluator: object) -> bool:
+    """Whether the user's own code judges, or a part of what does."""
+    return isinstance(evaluator, FunctionEvaluator) or any(map(_has_function, getattr(evaluator, "parts", ())))
 
 
 def _matched(store: LoopStore, original: Run, task: Task) -> tuple[dict[str, Sample], tuple[str, ...]]:
@@ -99,10 +119,15 @@ def _begin(harness: Harness, original: Run) -> Run:
     )
 
 
+def unfinished_rescore(store: LoopStore, run_id: str) -> Run | None:
+    """The newest rescore of a run that was stopped."""
+    runs = store.runs(kind="rescore", limit=None)
+    return next((run for run in runs if run.rescore_of == run_id and run.status != "finished"), None)
+
+
 def _reopen(harness: Harness, original: Run) -> Run:
     store, task = harness.store, harness.task
-    runs = store.runs(kind="rescore", limit=None)
-    run = next((run for run in runs if run.rescore_of == original.id and run.status != "finished"), None)
+    run = unfinished_rescore(store, original.id)
     if run is None:
         raise NotFoundError(f"{original.id} has no unfinished rescore: leave out --resume")
     if run.task_hash != task.version_hash:
@@ -120,17 +145,14 @@ def _judge_all(harness: Harness, run: Run, original: Run, samples: dict[str, Sam
         for record in RunRecords(store, original, harness.task)
         if record.result.sample_id in samples and (record.result.sample_id, record.result.repeat) not in finished
     )
-    status: RunStatus = "finished"
-    reason = None
     try:
         for sample, attempts in _side_by_side(harness, run, records, samples, jobs):
             _save(harness, run, sample, attempts)
-    except BudgetStop as stop:
-        status, reason = "budget", str(stop)
+        judge_anchors(harness, run)
     except KeyboardInterrupt:
         store.finish_run(run.id, "interrupted", "interrupted")
         raise
-    run = store.finish_run(run.id, status, reason)
+    run = store.finish_run(run.id, "finished")
     harness.on_event(RunFinished(run))
     return run
 
@@ -155,31 +177,17 @@ def _side_by_side(
 
 
 def _judged(harness: Harness, run: Run, sample: Sample, attempts: tuple[Attempt, ...]) -> list[Attempt]:
-    """The attempts with their new results. The same text is not evaluated twice, as in a run."""
-    judged: list[Attempt] = []
+    """The attempts with their new results. An evaluator sees what it would have seen in a run: no verdict yet, and the
+    attempts before.
+    """
+    done: list[Attempt] = []
     for stored in attempts:
-        attempt = stored.model_copy(update={"run_id": run.id})
-        twins = (each for each in judged if each.text == stored.text and each.verdict != "error")
-        if stored.error is not None:  # the engine or the agent broke: there is nothing to judge
-            judged.append(attempt)
-        elif (twin := next(twins, None)) is not None:
-            judged.append(attempt.model_copy(update=_verdict(twin)))
-        else:
-            judged.append(_evaluated(harness, sample, attempt, tuple(judged)))
-    return judged
-
-
-def _verdict(attempt: Attempt) -> dict[str, object]:
-    return {"results": attempt.results, "verdict": attempt.verdict, "score": attempt.score}
-
-
-def _evaluated(harness: Harness, sample: Sample, attempt: Attempt, earlier: tuple[Attempt, ...]) -> Attempt:
-    """An evaluator sees what it would have seen in a run: no verdict yet, and the attempts before."""
-    draft = attempt.model_copy(update={"results": (), "verdict": "error", "score": None})
-    context = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
-    results = run_evaluators(harness.evaluators, sample, draft, context)
-    verdict, score = judge_attempt(results, harness.task)
-    return draft.model_copy(update={"results": results, "verdict": verdict, "score": score})
+        kept: dict[str, object] = {"run_id": run.id}
+        if stored.error is None:  # else the engine or the agent broke: there is nothing to judge
+            kept |= {"results": (), "verdict": "error", "score": None}
+        attempt = judged(harness, sample, stored.model_copy(update=kept), tuple(done))
+        done.append(attempt.model_copy(update={"duplicate_of": stored.duplicate_of}))
+    return done
 
 
 def _save(harness: Harness, run: Run, sample: Sample, attempts: list[Attempt]) -> SampleResult:

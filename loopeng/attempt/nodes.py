@@ -9,11 +9,9 @@ from __future__ import annotations
 from loopeng.attempt.best import best_attempt, sample_result
 from loopeng.attempt.events import AttemptFinished, SampleFinished
 from loopeng.attempt.generation import make_attempt, render_instructions
+from loopeng.attempt.judging import judged
 from loopeng.attempt.retry import Situation, next_move
-from loopeng.attempt.state import AttemptContext, AttemptState, Desk
-from loopeng.evaluators import judge_attempt, run_evaluators
-from loopeng.ports import EvaluationContext
-from loopeng.schema import Attempt
+from loopeng.attempt.state import AttemptContext, AttemptState
 
 __all__ = ["decide", "evaluate", "generate", "load", "record", "retry"]
 
@@ -39,7 +37,8 @@ def evaluate(state: AttemptState, context: AttemptContext) -> AttemptState:
     desk, store = context.desk(state), context.harness.store
     if desk.draft is None:
         return {}
-    attempt = _judge(context, desk, desk.draft)
+    earlier = tuple(each for each in desk.in_order if each.attempt_index < desk.draft.attempt_index)
+    attempt = judged(context.harness, desk.sample, desk.draft, earlier)
     is_new = store.save_attempt(attempt)
     if is_new:
         desk.attempts[attempt.attempt_index] = attempt
@@ -65,8 +64,9 @@ def retry(state: AttemptState, context: AttemptContext) -> AttemptState:
     """Choose the next move."""
     desk = context.desk(state)
     attempt_index = state["attempt_index"] + 1
-    temperature = context.harness.task.temperature(attempt_index)
-    situation = Situation(render_instructions(context, desk), desk.in_order, temperature)
+    task = context.harness.task
+    instructions, temperature = render_instructions(context, desk), task.temperature(attempt_index)
+    situation = Situation(instructions, desk.in_order, temperature, task.watching)
     desk.move = next_move(context.policy, situation)
     return {"attempt_index": attempt_index}
 
@@ -87,23 +87,3 @@ def record(state: AttemptState, context: AttemptContext) -> AttemptState:
         "text": best_attempt(desk.in_order).text,
         "num_attempts": result.num_attempts,
     }
-
-
-def _judge(context: AttemptContext, desk: Desk, draft: Attempt) -> Attempt:
-    """The draft with its verdict. The same text as before is not evaluated again, where the text alone decides."""
-    if draft.error is not None:
-        return draft
-    task, evaluators = context.harness.task, context.harness.evaluators
-    earlier = tuple(attempt for attempt in desk.in_order if attempt.attempt_index < draft.attempt_index)
-    twin = next((each for each in earlier if each.text == draft.text and each.verdict != "error"), None)
-    if twin is not None and all(getattr(each, "reads_text_alone", True) for each in evaluators):
-        results, verdict, score = twin.results, twin.verdict, twin.score
-    else:
-        harness = context.harness
-        evaluation = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
-        results = run_evaluators(evaluators, desk.sample, draft, evaluation)
-        verdict, score = judge_attempt(results, task.pass_, {spec.id: spec.weight for spec in task.evaluators})
-    duplicate_of = twin.attempt_index if twin is not None else None
-    return draft.model_copy(
-        update={"results": results, "verdict": verdict, "score": score, "duplicate_of": duplicate_of}
-    )

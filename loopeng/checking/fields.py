@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopeng.evaluators.python import FunctionEvaluator
@@ -24,20 +24,34 @@ class FieldUse:
 
 
 def find_field_use(task: Task, evaluators: Sequence[Evaluator]) -> FieldUse:
-    """Look at every sample. A field that the template or a parameter needs is in all of them: loading sees to it."""
+    """Look at every sample. A field that the template or a parameter needs is in all of them: loading sees to it.
+
+    An evaluator says of itself, or its parts do, which fields it looks for besides (``read_fields``), or that it may
+    show any of them to a model (``reads_all_inputs``).
+    """
     samples = task.samples
     shown = PromptTemplate(task.template).placeholders
+    everyone = [part for each in evaluators for part in _with_parts(each)]
     used = shown.union(*(getattr(each, "placeholders", frozenset()) for each in evaluators))
+    used = used.union(*(getattr(each, "read_fields", frozenset()) for each in everyone))
     used |= {name for name in (task.dataset.id, task.dataset.group) if name is not None}
     fields = dict.fromkeys(name for sample in samples for name in sample.inputs)
     lacking = {name: tuple(each.id for each in samples if name not in each.inputs) for name in fields}
+    if any(getattr(each, "reads_all_inputs", False) for each in everyone):
+        used |= fields.keys()
     empty = {name: tuple(each.id for each in samples if _is_empty(each.inputs.get(name))) for name in sorted(shown)}
     return FieldUse(
         unused=tuple(name for name in fields if name not in used),
         lacking={name: ids for name, ids in lacking.items() if ids},
         empty={name: ids for name, ids in empty.items() if ids},
-        read_by_code=task.agent.kind != "llm" or any(isinstance(each, FunctionEvaluator) for each in evaluators),
+        read_by_code=task.agent.kind != "llm" or any(isinstance(each, FunctionEvaluator) for each in everyone),
     )
+
+
+def _with_parts(evaluator: object) -> Iterator[object]:
+    yield evaluator
+    for part in getattr(evaluator, "parts", ()):
+        yield from _with_parts(part)
 
 
 def _is_empty(value: object) -> bool:

@@ -43,6 +43,7 @@ class Progress:
 
     phase: str = "start"
     suite_run: Run | None = None
+    rescore_run: Run | None = None
     suite_finished: bool = False
     num_samples: int = 0
     num_finished: int = 0
@@ -65,8 +66,12 @@ class Progress:
                 self.latency_s, self.usage = 0.0, Usage()
                 if run.kind == "suite":
                     self.suite_run = run
+                elif run.kind == "rescore":
+                    self.rescore_run = run
             case AttemptFinished(attempt=attempt):
                 self.num_attempts += 1
+                if self.phase == "rescore":
+                    return  # its tokens and times are those of the original
                 self.num_decoded += attempt.usage.decode_passes > 0
                 self.latency_s += attempt.latency_s
                 self.usage += attempt.usage

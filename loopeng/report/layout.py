@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-__all__ = ["columns", "count", "excerpt", "moment", "rate"]
+from pydantic import BaseModel
+
+__all__ = ["both_errors", "columns", "count", "excerpt", "moment", "plain_value", "rate"]
 
 
 def rate(passed: int, total: int) -> str:
@@ -36,6 +39,15 @@ def excerpt(text: str, width: int = 100) -> str:
     return f'"{line}"' if len(line) <= width else f'"{line[: width - 1]}…"'
 
 
+def both_errors(first: int, final: int) -> str:
+    """How many could not be judged at the first attempt and in the end; one number where that is the same.
+
+    >>> both_errors(2, 2), both_errors(3, 0)
+    ('2', '3 at first, 0 in the end')
+    """
+    return str(final) if first == final else f"{first} at first, {final} in the end"
+
+
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: str = "") -> str:
     """Rows as aligned columns, the columns of ``right`` flush right.
 
@@ -64,3 +76,10 @@ def moment(when: datetime) -> str:
     True
     """
     return when.astimezone().strftime("%Y-%m-%d %H:%M %Z")
+
+
+def plain_value(value: Any) -> Any:
+    """For ``json.dumps(..., default=plain_value)``: nouns as mappings, times in ISO format, anything else as text."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    return value.isoformat() if isinstance(value, datetime) else str(value)

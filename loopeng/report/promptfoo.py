@@ -6,13 +6,15 @@ answers are part of the shape (``vars.target``): this file is for people and too
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from loopeng.prompts import rendered_template
 from loopeng.report.json_report import json_text, with_list
-from loopeng.report.run_report import Records, RunReport, why
+from loopeng.report.run_report import Records, RunReport
 from loopeng.run_records import Record
-from loopeng.schema import Attempt, EvalResult, Usage
+from loopeng.schema import Attempt, EvalResult, JudgeUsage, Usage
 
 __all__ = ["promptfoo_export"]
 
@@ -26,19 +28,19 @@ def promptfoo_export(report: RunReport, records: Records) -> Iterator[str]:
     inner = {
         "version": 3,
         "timestamp": run.created_at.isoformat(),
-        "prompts": [_prompt(report) | {"provider": _provider(report)["id"], "metrics": _metrics(report)}],
+        "prompts": [_prompt(report) | {"provider": _provider(report)["id"], "metrics": _metrics(report, records)}],
         "stats": {
             "successes": total.passed,
             "failures": total.judged - total.passed,
             "errors": total.errors,
-            "tokenUsage": _token_usage(report.summary.usage, report.summary.attempts),
+            "tokenUsage": _token_usage(report.summary.usage, report.summary.attempts, report.judge_usage),
             "durationMs": _duration_ms(report),
         },
     }
     tail = {
         "config": {
             "description": task.name,
-            "prompts": [report.version.template],
+            "prompts": [_prompt(report)["raw"]],
             "providers": [_provider(report)],
             "metadata": {"loopeng": {"run": run.model_dump(mode="json"), "task_hash": run.task_hash}},
         },
@@ -58,22 +60,28 @@ def _provider(report: RunReport) -> dict[str, str]:
 def _prompt(report: RunReport) -> dict[str, Any]:
     version = report.version
     label = f"{version.prompt_name} version {version.number}"
-    return {"id": version.text_hash, "raw": version.template, "label": label}
+    return {"id": version.text_hash, "raw": rendered_template(version.template, version.rules), "label": label}
 
 
-def _metrics(report: RunReport) -> dict[str, Any]:
+def _metrics(report: RunReport, records: Records) -> dict[str, Any]:
+    """``score`` and ``namedScores`` are sums of scores, as promptfoo adds them up."""
     total, summary = report.total, report.summary
+    score, named = 0.0, defaultdict[str, float](float)
+    for record in records:
+        score += record.best.score or 0
+        for name, each in _named_scores(record.best).items():
+            named[name] += each
     evaluators = {name: each.final for name, each in total.evaluators.items()}
     return {
-        "score": total.final.passed,
+        "score": score,
         "testPassCount": total.final.passed,
         "testFailCount": total.final.judged - total.final.passed,
         "testErrorCount": total.final.errors,
         "assertPassCount": sum(rate.passed for rate in evaluators.values()),
         "assertFailCount": sum(rate.judged - rate.passed for rate in evaluators.values()),
         "totalLatencyMs": round(summary.latency_s * 1000),
-        "tokenUsage": _token_usage(summary.usage, summary.attempts),
-        "namedScores": {name: rate.passed for name, rate in evaluators.items()},
+        "tokenUsage": _token_usage(summary.usage, summary.attempts, report.judge_usage),
+        "namedScores": dict(named),
         "namedScoresCount": {name: rate.judged for name, rate in evaluators.items()},
         "cost": 0,
     }
@@ -85,7 +93,8 @@ def _duration_ms(report: RunReport) -> int:
     return round(seconds * 1000)
 
 
-def _token_usage(usage: Usage, num_requests: int) -> dict[str, Any]:
+def _token_usage(usage: Usage, num_requests: int, judges: JudgeUsage) -> dict[str, Any]:
+    """``assertions`` is what judges took."""
     counts = {
         "prompt": usage.prompt_tokens,
         "completion": usage.generated_tokens,
@@ -94,17 +103,25 @@ def _token_usage(usage: Usage, num_requests: int) -> dict[str, Any]:
         "numRequests": num_requests,
         "completionDetails": {"reasoning": 0, "acceptedPrediction": 0, "rejectedPrediction": 0},
     }
-    nothing = dict.fromkeys(("prompt", "completion", "cached", "total", "numRequests"), 0)
-    return counts | {"assertions": nothing | {"completionDetails": counts["completionDetails"]}}
+    assertions = {
+        "prompt": judges.prompt_tokens,
+        "completion": judges.generated_tokens,
+        "cached": 0,
+        "total": judges.total_tokens,
+        "numRequests": judges.num_calls,
+    }
+    return counts | {"assertions": assertions | {"completionDetails": counts["completionDetails"]}}
 
 
 def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
     attempt, verdict = record.best, record.result.verdict
     variables = _variables(record)
-    usage = _token_usage(record.usage, len(record.attempts))
+    asked = (JudgeUsage.of(each.metadata) for one in record.attempts for each in one.results)
+    judges = sum((each for each in asked if each is not None), JudgeUsage())
+    usage = _token_usage(record.usage, len(record.attempts), judges)
     reasons = {"pass": _PASSED, "fail": _ASSERTION, "error": _ERROR}
-    error = "\n".join(why(attempt)) if verdict == "error" else None
-    return {
+    told = {"error": "\n".join(report.why(attempt))} if verdict == "error" else {}
+    return told | {
         "id": f"{report.run.id}:{record.result.sample_id}:{record.result.repeat}",
         "description": record.result.sample_id,
         "promptIdx": 0,
@@ -119,18 +136,13 @@ def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
         "provider": _provider(report),
         "prompt": {"raw": _asked(attempt), "label": _prompt(report)["label"]},
         "vars": variables,
-        "response": {
-            "output": attempt.text,
-            "tokenUsage": usage,
-            "finishReason": attempt.finish_reason,
-            "cached": False,
-        },
-        "error": error,
+        "response": {"output": attempt.text, "tokenUsage": usage, "cached": False}
+        | ({} if attempt.finish_reason is None else {"finishReason": attempt.finish_reason}),
         "failureReason": reasons[verdict],
         "success": verdict == "pass",
         "score": attempt.score or 0,
         "latencyMs": round(record.latency_s * 1000),
-        "gradingResult": None if verdict == "error" else _grading(attempt, verdict == "pass"),
+        "gradingResult": None if verdict == "error" else _grading(report, attempt, verdict == "pass"),
         "namedScores": _named_scores(attempt),
         "cost": 0,
         "metadata": _metadata(record),
@@ -157,11 +169,11 @@ def _assertion(result: EvalResult) -> dict[str, str]:
     return {"type": "python", "value": f"loopeng evaluator {result.evaluator}", "metric": result.evaluator}
 
 
-def _grading(attempt: Attempt, passed: bool) -> dict[str, Any]:
+def _grading(report: RunReport, attempt: Attempt, passed: bool) -> dict[str, Any]:
     return {
         "pass": passed,
         "score": attempt.score or 0,
-        "reason": "All assertions passed" if passed else "\n".join(why(attempt)),
+        "reason": "All assertions passed" if passed else "\n".join(report.why(attempt)),
         "namedScores": _named_scores(attempt),
         "componentResults": [
             {

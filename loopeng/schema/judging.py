@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pydantic import Field, ValidationError
 
 from loopeng.schema.base import Noun
 
@@ -21,6 +25,27 @@ class JudgeUsage(Noun):
 
     def __add__(self, other: JudgeUsage) -> JudgeUsage:
         return JudgeUsage(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and generated tokens together."""
+        return self.prompt_tokens + self.generated_tokens
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> JudgeUsage | None:
+        """What a result's metadata says, the parts of a composite included; None where no model was asked.
+
+        >>> part = {"metadata": {"judge_usage": {"num_calls": 2}}}
+        >>> JudgeUsage.of({"parts": [part, part]}).num_calls, JudgeUsage.of({"judge_usage": "mine"})
+        (4, None)
+        """
+        parts = metadata.get("parts")
+        inner = [each.get("metadata") for each in parts if isinstance(each, Mapping)] if isinstance(parts, list) else []
+        found = [cls.of(each) for each in inner if isinstance(each, Mapping)]
+        with suppress(ValidationError, KeyError):  # there is none, or it is an evaluator's own word for something else
+            found.append(cls.model_validate(metadata["judge_usage"]))
+        told = [each for each in found if each is not None]
+        return sum(told, cls()) if told else None
 
 
 class CriterionAgreement(Noun):

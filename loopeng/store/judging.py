@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
 from sqlalchemy import Text, type_coerce
 from sqlmodel import col, select
 
@@ -10,7 +9,7 @@ from loopeng.schema import AnchorReport, JudgeUsage
 from loopeng.store.judge_tables import AnchorReportRow, JudgeReplyRow
 from loopeng.store.room import Room
 from loopeng.store.rows import insert_once, noun_of, values_of
-from loopeng.store.tables import AttemptRow, EvalResultRow
+from loopeng.store.tables import EvalResultRow
 
 __all__ = ["JudgeRoom"]
 
@@ -42,27 +41,22 @@ class JudgeRoom(Room):
         with self._database.read() as session:
             return [noun_of(AnchorReport, row) for row in session.exec(query)]
 
+    def judge_tokens(self, run_id: str) -> int:
+        """Prompt and generated tokens of all judges of a run's attempts."""
+        return sum(usage.total_tokens for usage in self.judge_usage(run_id).values())
+
     def judge_usage(self, run_id: str) -> dict[str, JudgeUsage]:
         """What judging a run's attempts cost, by evaluator, those that asked no model left out; anchors come extra."""
-        attempt = (
-            (col(AttemptRow.run_id) == EvalResultRow.run_id)
-            & (col(AttemptRow.sample_id) == EvalResultRow.sample_id)
-            & (col(AttemptRow.repeat) == EvalResultRow.repeat)
-            & (col(AttemptRow.attempt_index) == EvalResultRow.attempt_index)
-        )
         query = (
             select(EvalResultRow.evaluator, EvalResultRow.metadata_)
-            .join(AttemptRow, attempt)
-            .where(EvalResultRow.run_id == run_id, col(AttemptRow.duplicate_of).is_(None))  # not judged a second time
+            .where(EvalResultRow.run_id == run_id)
             .where(type_coerce(EvalResultRow.metadata_, Text).like('%"judge_usage"%'))
             .order_by(col(EvalResultRow.position))
         )
         usages: dict[str, JudgeUsage] = {}
         with self._database.read() as session:
             for evaluator, metadata in session.exec(query):
-                try:
-                    usage = JudgeUsage.model_validate(metadata["judge_usage"])
-                except (ValidationError, KeyError, TypeError):
-                    continue  # another evaluator's word for something else
-                usages[evaluator] = usages.get(evaluator, JudgeUsage()) + usage
+                usage = JudgeUsage.of(metadata)
+                if usage is not None:
+                    usages[evaluator] = usages.get(evaluator, JudgeUsage()) + usage
         return usages

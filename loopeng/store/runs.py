@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -66,16 +67,16 @@ class RunRoom(Room):
         self,
         *,
         task_name: str | None = None,
-        kind: RunKind | None = None,
+        kind: RunKind | Sequence[RunKind] | None = None,
         proposal_id: str | None = None,
         limit: int | None = 50,
     ) -> list[Run]:
-        """Runs, the newest first; no ``limit`` is all of them."""
+        """Runs, the newest first, of one kind or several; no ``limit`` is all of them."""
         query = select(RunRow).order_by(col(RunRow.seq).desc()).limit(limit)
         if task_name is not None:
             query = query.where(RunRow.task_name == task_name)
         if kind is not None:
-            query = query.where(RunRow.kind == kind)
+            query = query.where(col(RunRow.kind).in_([kind] if isinstance(kind, str) else kind))
         if proposal_id is not None:
             query = query.where(RunRow.proposal_id == proposal_id)
         with self._database.read() as session:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +13,14 @@ import pytest
 
 from loopeng import Attempt, Loop, Sample, evaluator
 from loopeng.attempt.events import AttemptFinished, ProgressEvent, RunFinished, RunStarted, SampleFinished
+from loopeng.cli.run_names import read_report
 from loopeng.errors import NotFoundError, UsageError
+from loopeng.ports import AgentContext, AgentResult
+from loopeng.report.json_report import json_report
+from loopeng.report.markdown import markdown_report
+from loopeng.report.terminal import run_text
 from loopeng.run_diff import Key
-from loopeng.schema import Task
+from loopeng.schema import Task, Usage
 from loopeng.task_file import task_from_dict
 
 WORDS = {"s0": "one", "s1": "one two", "s2": "one two three", "s3": "one two three four"}
@@ -80,12 +87,36 @@ def test_new_limits_are_judged_by_without_generating(loop: Loop, original: str) 
     assert store.attempts(original) == before
 
 
+def test_what_the_original_cost_is_told_as_the_originals(loop: Loop, original: str) -> None:
+    result = loop.rescore(original)
+    report, records = read_report(loop.store, result.run)
+    assert result.summary.tokens_per_second is None
+    assert f"Nothing was generated; the cost of `{original}`: 6 attempts" in "".join(markdown_report(report, records))
+    assert "nothing was generated; the original took: 6 attempts" in run_text(result.summary)
+    assert json.loads("".join(json_report(report, records)))["cost"]["of"] == original
+
+
 def test_an_unchanged_task_gives_the_same_verdicts(loop: Loop, original: str) -> None:
     result = loop.rescore(original)
     assert result.diff.first.total.fixed == result.diff.first.total.broken == ()
     assert result.diff.first.total.p_value == 1.0
     old, new = (loop.store.sample_results(run_id) for run_id in (original, result.run.id))
     assert [each.model_copy(update={"run_id": original}) for each in new] == old
+
+
+def test_the_same_text_is_judged_again_where_the_text_is_not_all(db: Path) -> None:
+    """As in a run: the second attempt says the same in fewer tokens, which is what the evaluator counts."""
+
+    def agent(context: AgentContext) -> AgentResult:
+        return AgentResult(text="same words", usage=Usage(generated_tokens=10 - context.attempt_index))
+
+    task = make_task(evaluators=[{"id": "few", "type": "tokens", "max_generated": 9}])
+    with Loop.open(db, engine=_never, agent=agent) as loop:
+        run = loop.run(task).run
+        result = loop.rescore(run.id, task)
+        for run_id in (run.id, result.run.id):
+            assert [each.verdict for each in loop.store.attempts(run_id, "s0")] == ["fail", "pass"]
+        assert result.score == 1.0 and result.diff.final.total.broken == ()
 
 
 def test_a_corrected_target_counts(loop: Loop, original: str) -> None:
@@ -155,6 +186,27 @@ def test_samples_are_judged_side_by_side_and_written_in_order(loop: Loop, origin
     ended = [event.result.sample_id for event in middle if isinstance(event, SampleFinished)]
     assert ended == ["s0", "s1", "s2", "s3"]
     assert sum(isinstance(event, AttemptFinished) for event in middle) == 6
+
+
+_THREADS: set[str] = set()
+
+
+def notes_its_thread(sample: Sample, attempt: Attempt) -> bool:
+    _THREADS.add(threading.current_thread().name)
+    return True
+
+
+@pytest.mark.parametrize("in_a_composite", [False, True])
+def test_functions_of_the_user_are_called_by_one_thread_unless_more_are_asked_for(
+    loop: Loop, original: str, in_a_composite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    spec: dict[str, Any] = {"id": "mine", "type": "python", "function": f"{__name__}:notes_its_thread"}
+    if in_a_composite:
+        spec = {"id": "both", "type": "composite", "evaluators": [spec]}
+    _THREADS.clear()
+    loop.rescore(original, make_task(evaluators=[spec]))
+    assert len(_THREADS) == 1
 
 
 _COUNTED: list[str] = []

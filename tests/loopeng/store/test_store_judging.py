@@ -51,7 +51,7 @@ def test_a_report_is_kept_once_for_each_evaluator_of_a_run(store: LoopStore, mak
         store.save_anchor_report("run-none", REPORT)
 
 
-def test_usage_is_added_up_by_evaluator_and_copies_cost_nothing(store: LoopStore, make: Any) -> None:
+def test_usage_is_added_up_by_evaluator_whatever_an_attempt_repeats(store: LoopStore, make: Any) -> None:
     def result(evaluator: str, **metadata: Any) -> EvalResult:
         return EvalResult(evaluator=evaluator, score=1, passed=True, metadata=metadata)
 
@@ -61,7 +61,9 @@ def test_usage_is_added_up_by_evaluator_and_copies_cost_nothing(store: LoopStore
     broken = EvalResult(evaluator="tone", error="unreadable", metadata={"judge_usage": usage.model_dump()})
     store.save_attempt(make.attempt(run.id, results=asked))
     store.save_attempt(make.attempt(run.id, attempt_index=1, results=(broken,)))
-    store.save_attempt(make.attempt(run.id, attempt_index=2, results=asked, duplicate_of=0))
+    store.save_attempt(make.attempt(run.id, attempt_index=2, results=asked, duplicate_of=0))  # judged all the same
+    parts = (result("both", parts=[{"evaluator": "tone", "metadata": {"judge_usage": usage.model_dump()}}]),)
+    store.save_attempt(make.attempt(run.id, attempt_index=3, results=parts))
     store.save_attempt(make.attempt(make.run().id, results=asked))
-    assert store.judge_usage(run.id) == {"tone": usage + usage}
+    assert store.judge_usage(run.id) == {"tone": usage + usage + usage, "both": usage}
     assert store.judge_usage("run-none") == {}
