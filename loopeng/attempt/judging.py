@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from loopeng.attempt.harness import Harness
@@ -14,31 +15,37 @@ __all__ = ["judged"]
 _COST = "judge_usage"  # where a result's metadata says what asking a model took
 
 
-def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: tuple[Attempt, ...]) -> Attempt:
+def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: Sequence[Attempt]) -> Attempt:
     """``draft`` with its verdict; ``earlier`` are the attempts at the sample before it.
 
-    The same text as before is not evaluated again, where the text alone decides. What broke has no answer to judge.
+    Where one of them has the same text, the evaluators that read the text alone are not asked again: their word is
+    carried over, and costs nothing. What broke has no answer to judge.
     """
     if draft.error is not None:
         return draft
     twin = next((each for each in earlier if each.text == draft.text and each.verdict != "error"), None)
+    known = {} if twin is None else {each.evaluator: _free_of_charge(each) for each in twin.results}
+    asked = [each for each in harness.evaluators if each.id not in known or not _reads_text_alone(each)]
+    context = EvaluationContext(engine=harness.engine, earlier_attempts=tuple(earlier), cache=harness.store)
+    known |= {each.evaluator: each for each in run_evaluators(asked, sample, draft, context)}
+    results = tuple(known[each.id] for each in harness.evaluators)
+    verdict, score = judge_attempt(results, harness.task)
     duplicate_of = None if twin is None else twin.attempt_index
-    if twin is not None and all(getattr(each, "reads_text_alone", True) for each in harness.evaluators):
-        results, verdict, score = tuple(map(_again, twin.results)), twin.verdict, twin.score
-    else:
-        context = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
-        results = run_evaluators(harness.evaluators, sample, draft, context)
-        verdict, score = judge_attempt(results, harness.task)
     changes = {"results": results, "verdict": verdict, "score": score, "duplicate_of": duplicate_of}
     return draft.model_copy(update=changes)
 
 
-def _again(result: EvalResult) -> EvalResult:
+def _reads_text_alone(evaluator: object) -> bool:
+    """What an evaluator says of itself. One that says nothing may look at anything, and is asked again."""
+    return bool(getattr(evaluator, "reads_text_alone", False))
+
+
+def _free_of_charge(result: EvalResult) -> EvalResult:
     """The same word once more, for which no model was asked."""
-    return result.model_copy(update={"metadata": _free_of_charge(result.metadata)})
+    return result.model_copy(update={"metadata": _without_cost(result.metadata)})
 
 
-def _free_of_charge(value: Any) -> Any:
+def _without_cost(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _free_of_charge(each) for key, each in value.items() if key != _COST}
-    return [_free_of_charge(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_cost(each) for key, each in value.items() if key != _COST}
+    return [_without_cost(each) for each in value] if isinstance(value, list) else value

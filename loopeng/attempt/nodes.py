@@ -11,7 +11,7 @@ from loopeng.attempt.events import AttemptFinished, SampleFinished
 from loopeng.attempt.generation import make_attempt, render_instructions
 from loopeng.attempt.judging import judged
 from loopeng.attempt.retry import Situation, next_move
-from loopeng.attempt.state import AttemptContext, AttemptState, Desk
+from loopeng.attempt.state import AttemptContext, AttemptState
 
 __all__ = ["decide", "evaluate", "generate", "load", "record", "retry"]
 

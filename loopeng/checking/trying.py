@@ -22,8 +22,8 @@ _MAX_SAMPLES, _MAX_SLOW_SAMPLES = 20, 3
 class Bench:
     """A task's evaluators, and the few samples that are enough to see what they let through.
 
-    An evaluator says of itself, or its parts do, ``uses_engine`` (it asks a model), ``reads_text_alone`` (False: it
-    looks at what an attempt took or did besides) and ``is_slow`` (it runs programs: fewer samples are tried).
+    An evaluator says of itself, or its parts do, ``uses_engine`` (it asks a model), ``needs_a_run`` (it looks at what
+    an attempt took or did besides) and ``is_slow`` (it runs programs: fewer samples are tried).
     """
 
     task: Task
@@ -37,7 +37,7 @@ class Bench:
     @property
     def tried(self) -> tuple[Evaluator, ...]:
         """Those of them whose word on an answer without a run behind it means something."""
-        return tuple(each for each in self.without_model if getattr(each, "reads_text_alone", True))
+        return tuple(each for each in self.without_model if not _of_any_part(each, "needs_a_run"))
 
     @property
     def left_out(self) -> dict[str, str]:

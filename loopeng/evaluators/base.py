@@ -93,8 +93,13 @@ class TypedEvaluator(ABC, Generic[P]):
 
     @property
     def reads_text_alone(self) -> bool:
-        """Whether the same text gets the same result again; not where time, tokens or steps count."""
+        """Whether the same text gets the same result again; not where time, tokens, steps or earlier answers count."""
         return True
+
+    @property
+    def needs_a_run(self) -> bool:
+        """Whether its word on a text that no run made means nothing."""
+        return not self.reads_text_alone
 
     @abstractmethod
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:

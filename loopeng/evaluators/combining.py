@@ -81,7 +81,11 @@ class Composite(TypedEvaluator[CompositeParams]):
 
     @property
     def reads_text_alone(self) -> bool:
-        return all(getattr(part, "reads_text_alone", True) for part in self.parts)
+        return all(getattr(part, "reads_text_alone", False) for part in self.parts)
+
+    @property
+    def needs_a_run(self) -> bool:
+        return any(getattr(part, "needs_a_run", False) for part in self.parts)
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         results = run_evaluators(self.parts, sample, attempt, context)

@@ -23,7 +23,7 @@ class Says:
     id: str
     passed: bool = True
     uses_engine: bool = False
-    reads_text_alone: bool = True
+    needs_a_run: bool = False
     is_slow: bool = False
     parts: tuple[Any, ...] = ()
     params: Any = None
@@ -55,7 +55,7 @@ def task(**changes: Any) -> Task:
 
 @pytest.mark.parametrize(
     ("attribute", "value", "reason"),
-    [("uses_engine", True, "it asks a model"), ("reads_text_alone", False, "it looks at more than the answer's text")],
+    [("uses_engine", True, "it asks a model"), ("needs_a_run", True, "it looks at more than the answer's text")],
 )
 def test_who_needs_a_model_or_a_run_is_left_out_with_the_reason(attribute: str, value: bool, reason: str) -> None:
     odd, plain = Says("odd", **{attribute: value}), Says("plain")
@@ -95,7 +95,7 @@ def test_self_tests_may_bring_what_the_agent_did() -> None:
     """Of evaluators that look at more than the text too: the test's author says what they see."""
     tests = [{"answer": "", "expect": "pass", "trajectory": [{"tool": "search"}]}]
     keys = task(evaluators=[{"id": "odd", "type": "length", "max_words": 5, "self_tests": tests}])
-    odd = Says("odd", reads_text_alone=False)
+    odd = Says("odd", needs_a_run=True)
     (result,) = run_self_tests(Bench(keys, (odd,)))
     assert result.passed and odd.seen[0].trajectory == [{"tool": "search"}]
 
