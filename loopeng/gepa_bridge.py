@@ -129,7 +129,8 @@ class GepaAdapter:
             raise UsageError(f"a search may look at reflect samples alone; {foreign[0]!r} is none of this task's")
         refusal, rules = self._refusal(candidate)
         attempts = {} if refusal else self._attempts(batch, rules)
-        trajectories = [_trajectory(sample, attempts.get(sample.id), refusal) for sample in batch]
+        watching = self._harness.task.watching
+        trajectories = [_trajectory(sample, attempts.get(sample.id), refusal, watching) for sample in batch]
         make = _batch_class()
         return make(
             outputs=[each.attempt.text if each.attempt else "" for each in trajectories],
@@ -248,12 +249,15 @@ def parse_rules(candidate: object) -> list[str]:
     return rules
 
 
-def _trajectory(sample: Sample, attempt: Attempt | None, refusal: str | None) -> Trajectory:
+def _trajectory(
+    sample: Sample, attempt: Attempt | None, refusal: str | None, watching: frozenset[str]
+) -> Trajectory:
     if attempt is None:
         return Trajectory(sample, None, refusal or "This sample was not run.")
     if attempt.verdict == "error":
         return Trajectory(sample, attempt, "This answer could not be judged.")
-    said = dict.fromkeys(result.feedback.strip() for result in attempt.failed_results)
+    heard = (result for result in attempt.failed_results if result.evaluator not in watching)
+    said = dict.fromkeys(result.feedback.strip() for result in heard)
     feedback = "\n".join(redact(text, sample, attempt) for text in said if text)
     return Trajectory(sample, attempt, feedback or (_PASSED if attempt.verdict == "pass" else "This answer fails."))
 

@@ -43,7 +43,10 @@ def live_sample(inputs: object, version: PromptVersion, evaluators: Sequence[Eva
 
 
 def live_task(version: PromptVersion, evaluators: Sequence[Evaluator], **sections: Noun) -> Task:
-    """One task for all inputs of an application: its only sample is a stand-in, never run."""
+    """One task for all inputs of an application: its only sample is a stand-in, never run.
+
+    Raises UsageError where no evaluator has weight.
+    """
     specs = [getattr(each, "reference", None) or {"id": each.id, "type": type(each).__name__} for each in evaluators]
     values: dict[str, Any] = {
         "version": 1,
@@ -54,4 +57,7 @@ def live_task(version: PromptVersion, evaluators: Sequence[Evaluator], **section
         "template": version.template,
         "samples": (Sample(id="stand-in", inputs={}, split="reflect"),),
     }
-    return Task(**values, **sections)
+    task = Task(**values, **sections)
+    if len(task.watching) == len(task.evaluators):
+        raise UsageError("every evaluator weighs 0, so that all of them only watch: give one a weight")
+    return task

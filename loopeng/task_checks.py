@@ -148,8 +148,9 @@ def _evaluators(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
         for problem in spec_problems(spec, source.base_dir):
             message = f"evaluator {spec.id!r}: {problem.message}"
             yield Problem((*loc, *problem.loc), message, problem.suggestion)
-    if task.pass_.mode == "weighted" and not sum(spec.weight for spec in task.evaluators):
-        yield Problem(("pass",), "pass: mode weighted, but every evaluator weighs 0", "give one a weight")
+    if not sum(spec.weight for spec in task.evaluators):
+        message = "every evaluator weighs 0, so that all of them only watch and nothing decides"
+        yield Problem(("evaluators",), message, "give one a weight")
     if task.pass_.mode != "weighted" and source.has(("pass", "threshold")):
         hint = "write mode: weighted, or remove the key"
         yield Problem(("pass", "threshold"), f"pass.threshold does not go with mode {task.pass_.mode}", hint)

@@ -4,11 +4,13 @@
 
 Samples of HumanEval and MBPP that fail at a greedy first attempt are tried again under each policy, up to three
 attempts, at the temperatures of the suites. Samples are chosen far apart; the same ones, seeds and temperatures for
-all. What is done stays in ``--db``: the same command goes on where it was stopped.
+all. What is done stays in ``--db``: the same command goes on where it was stopped; another model, or other failures,
+is another measurement.
 
 Told per policy: how many (sample, seed) pairs were solved, and the tokens (prompt and answer) that retries cost per
-solved pair, with 95 % intervals over samples; and exact p values of each policy against the best. The suites' samples
-must have been imported: see ``evals.suites.importing``.
+solved pair, with 95 % intervals over samples; and exact p values of each policy against the best. Pairs that could not
+be judged, and those that passed when their first attempt was made once more, say nothing of a retry: they are counted
+apart. The suites' samples must have been imported: see ``evals.suites.importing``.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from evals.bench.machine import machine, model_name
 from evals.bench.timing import bootstrap
@@ -30,35 +33,47 @@ from loopeng import Loop, load_task
 from loopeng.attempt.events import ProgressEvent, SampleFinished
 from loopeng.errors import LoopError
 from loopeng.run_statistics import Cluster, PairedCluster, clustered_interval, two_sided_p
-from loopeng.schema import Task
+from loopeng.schema import Sample, SampleResult, Task
 from loopeng.schema.sections import RetryName
 
 ROOT = Path(__file__).parent.parent.parent
 NAMES = ("humaneval", "mbpp")
-STRIDE = 37  # coprime to the sizes of both suites: every sample once, neighbours far apart
+STRIDE = 37  # at least so far apart in the file are samples that follow each other
+P_NOTE = "exact, two-sided, against the policy that turned out best; nothing is corrected for choosing it afterwards"
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One failing sample under one policy and seed. Tokens are those of the retries, prompts included."""
+    """One failing sample under one policy and seed. Tokens are those of the retries, prompts included.
+
+    ``dropped`` is why it says nothing of the policy; None where it does.
+    """
 
     sample_id: str
     seed: int
     solved: bool
     num_tokens: int
     num_attempts: int
+    dropped: Literal["in error", "passed at first"] | None = None
 
 
 def suite_task(name: str, model: str, allow_unsandboxed: bool) -> Task:
     """A suite with the model to measure, its samples far apart, and as many attempts as it says."""
     task = load_task(SUITES / name)
     engine = task.engine.model_copy(update={"model": model})
-    samples = tuple(task.samples[index * STRIDE % len(task.samples)] for index in range(len(task.samples)))
+    samples = far_apart(task.samples)
     specs = tuple(
         type(spec).model_validate(spec.model_dump(mode="json") | {"sandbox": {"allow_unsandboxed": allow_unsandboxed}})
         for spec in task.evaluators
     )
     return task.model_copy(update={"engine": engine, "samples": samples, "evaluators": specs})
+
+
+def far_apart(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Every sample once, neighbours far apart."""
+    number = len(samples)
+    stride = next(each for each in count(STRIDE) if math.gcd(each, number) == 1)
+    return tuple(samples[index * stride % number] for index in range(number))
 
 
 def failing(loop: Loop, task: Task, wanted: int, most: int) -> Task:
@@ -76,9 +91,15 @@ def tried(loop: Loop, task: Task, policy: RetryName, seed: int) -> list[Tried]:
     for result in loop.store.sample_results(run_id):
         attempts = loop.store.attempts(run_id, result.sample_id)
         tokens = sum(each.usage.total_tokens for each in attempts if each.attempt_index)
-        solved = result.verdict == "pass"
-        found.append(Tried(f"{task.name}/{result.sample_id}", seed, solved, tokens, len(attempts)))
+        name, solved = f"{task.name}/{result.sample_id}", result.verdict == "pass"
+        found.append(Tried(name, seed, solved, tokens, len(attempts), _why_dropped(result)))
     return found
+
+
+def _why_dropped(result: SampleResult) -> Literal["in error", "passed at first"] | None:
+    if "error" in (result.first_verdict, result.verdict):
+        return "in error"
+    return "passed at first" if result.first_verdict == "pass" else None
 
 
 def _with(task: Task, name: str, samples: Any, seed: int = 0, **loop_keys: Any) -> Task:
@@ -89,12 +110,15 @@ def _with(task: Task, name: str, samples: Any, seed: int = 0, **loop_keys: Any) 
 
 
 def _run(loop: Loop, task: Task) -> str:
-    """The finished run of a task of this name; made, or gone on with, where there is none."""
-    known = loop.store.runs(task_name=task.name, kind="suite")
-    if known and known[0].status == "finished":
-        return known[0].id
+    """The finished run of this very task, model and samples included; made, or gone on with, where there is none."""
+    runs = loop.store.runs(task_name=task.name, kind="suite", limit=None)
+    finished = [run for run in runs if run.task_hash == task.version_hash and run.status == "finished"]
+    if finished:
+        return finished[0].id
     print(f"{task.name}: {len(task.samples)} samples", file=sys.stderr)
-    return loop.run(task, improve=False, resume=bool(known), on_event=_tell).run.id
+    stopped = loop.store.resumable_run(task)
+    resume = stopped is not None and stopped.task_hash == task.version_hash
+    return loop.run(task, improve=False, resume=resume, on_event=_tell).run.id
 
 
 def _tell(event: ProgressEvent) -> None:
@@ -104,12 +128,15 @@ def _tell(event: ProgressEvent) -> None:
 
 def summarise(by_policy: dict[str, list[Tried]]) -> dict[str, Any]:
     """Solved pairs and tokens per solved pair of each policy, the best first; p of each against the best."""
-    order = sorted(by_policy, key=lambda policy: (-_solved(by_policy[policy]), _tokens(by_policy[policy])))
-    best = by_policy[order[0]]
+    told = {policy: [each for each in pairs if each.dropped is None] for policy, pairs in by_policy.items()}
+    order = sorted(told, key=lambda policy: (-_rate(told[policy]), _tokens(told[policy])))
+    best = told[order[0]]
     return {
         policy: {
-            **_of_policy(by_policy[policy]),
-            "p_against_best": None if policy == order[0] else two_sided_p(_paired(by_policy[policy], best)),
+            **_of_policy(told[policy]),
+            "num_in_error": _dropped(by_policy[policy], "in error"),
+            "num_passed_at_first": _dropped(by_policy[policy], "passed at first"),
+            "p_against_best": None if policy == order[0] else two_sided_p(_paired(told[policy], best)),
         }
         for policy in order
     }
@@ -136,11 +163,23 @@ def _groups(pairs: Sequence[Tried]) -> dict[str, list[Tried]]:
 
 
 def _paired(before: list[Tried], after: list[Tried]) -> list[PairedCluster]:
-    theirs = _groups(after)
+    """By sample, the pairs that both have."""
+    theirs = {(each.sample_id, each.seed): each.solved for each in after}
+    both = [each for each in before if (each.sample_id, each.seed) in theirs]
     return [
-        PairedCluster(sum(each.solved for each in group), sum(each.solved for each in theirs[name]), len(group))
-        for name, group in _groups(before).items()
+        PairedCluster(
+            sum(each.solved for each in group), sum(theirs[each.sample_id, each.seed] for each in group), len(group)
+        )
+        for group in _groups(both).values()
     ]
+
+
+def _dropped(pairs: Sequence[Tried], why: str) -> int:
+    return sum(each.dropped == why for each in pairs)
+
+
+def _rate(pairs: Sequence[Tried]) -> float:
+    return _solved(pairs) / len(pairs) if pairs else 0.0
 
 
 def _solved(pairs: Sequence[Tried]) -> int:
@@ -161,7 +200,8 @@ def _bootstrapped(pairs: list[Tried]) -> list[float | None]:
     def per_solved(drawn: Sequence[list[Tried]]) -> float:
         return _per_solved([each for group in drawn for each in group]) or math.inf
 
-    return [None if math.isinf(limit) else limit for limit in bootstrap(list(_groups(pairs).values()), per_solved)]
+    groups = list(_groups(pairs).values())
+    return [None if math.isinf(limit) else limit for limit in bootstrap(groups, per_solved)] if groups else [None, None]
 
 
 def measure(loop: Loop, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -183,6 +223,7 @@ def measure(loop: Loop, arguments: argparse.Namespace) -> dict[str, Any]:
         "num_seeds": arguments.seeds,
         "temperatures": suites[0].loop.temperatures,
         "policies": summarise(by_policy),
+        "p_values": P_NOTE,
         "samples": sorted({each.sample_id for each in by_policy["resample"]}),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         **machine(),

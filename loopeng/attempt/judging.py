@@ -8,9 +8,10 @@ from typing import Any
 from loopeng.attempt.harness import Harness
 from loopeng.evaluators import judge_attempt, run_evaluators
 from loopeng.ports import EvaluationContext
-from loopeng.schema import Attempt, EvalResult, Sample
+from loopeng.schema import Attempt, EvalResult, Sample, Task
+from loopeng.schema.attempts import Verdict
 
-__all__ = ["judged"]
+__all__ = ["judged", "verdict_of"]
 
 _COST = "judge_usage"  # where a result's metadata says what asking a model took
 
@@ -24,15 +25,20 @@ def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: Sequence[A
     if draft.error is not None:
         return draft
     twin = next((each for each in earlier if each.text == draft.text and each.verdict != "error"), None)
-    known = {} if twin is None else {each.evaluator: _free_of_charge(each) for each in twin.results}
+    known = {} if twin is None else {each.evaluator: _again(each) for each in twin.results if each.error is None}
     asked = [each for each in harness.evaluators if each.id not in known or not _reads_text_alone(each)]
     context = EvaluationContext(engine=harness.engine, earlier_attempts=tuple(earlier), cache=harness.store)
     known |= {each.evaluator: each for each in run_evaluators(asked, sample, draft, context)}
     results = tuple(known[each.id] for each in harness.evaluators)
-    verdict, score = judge_attempt(results, harness.task)
+    verdict, score = verdict_of(results, harness.task)
     duplicate_of = None if twin is None else twin.attempt_index
     changes = {"results": results, "verdict": verdict, "score": score, "duplicate_of": duplicate_of}
     return draft.model_copy(update=changes)
+
+
+def verdict_of(results: Sequence[EvalResult], task: Task) -> tuple[Verdict, float | None]:
+    """The task's verdict on results, and the score. Evaluators that only watch have no part in it."""
+    return judge_attempt([each for each in results if each.evaluator not in task.watching], task)
 
 
 def _reads_text_alone(evaluator: object) -> bool:
@@ -40,12 +46,12 @@ def _reads_text_alone(evaluator: object) -> bool:
     return bool(getattr(evaluator, "reads_text_alone", False))
 
 
-def _free_of_charge(result: EvalResult) -> EvalResult:
+def _again(result: EvalResult) -> EvalResult:
     """The same word once more, for which no model was asked."""
-    return result.model_copy(update={"metadata": _without_cost(result.metadata)})
+    return result.model_copy(update={"metadata": _free_of_charge(result.metadata)})
 
 
-def _without_cost(value: Any) -> Any:
+def _free_of_charge(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_cost(each) for key, each in value.items() if key != _COST}
-    return [_without_cost(each) for each in value] if isinstance(value, list) else value
+        return {key: _free_of_charge(each) for key, each in value.items() if key != _COST}
+    return [_free_of_charge(each) for each in value] if isinstance(value, list) else value

@@ -64,8 +64,9 @@ def retry(state: AttemptState, context: AttemptContext) -> AttemptState:
     """Choose the next move."""
     desk = context.desk(state)
     attempt_index = state["attempt_index"] + 1
-    temperature = context.harness.task.temperature(attempt_index)
-    situation = Situation(render_instructions(context, desk), desk.in_order, temperature)
+    task = context.harness.task
+    instructions, temperature = render_instructions(context, desk), task.temperature(attempt_index)
+    situation = Situation(instructions, desk.in_order, temperature, task.watching)
     desk.move = next_move(context.policy, situation)
     return {"attempt_index": attempt_index}
 

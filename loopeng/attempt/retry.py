@@ -33,11 +33,15 @@ _HIGHEST_TEMPERATURE = 1.0  # escalation stops here; a task may ask for more
 
 @dataclass(frozen=True)
 class Situation:
-    """A sample after at least one attempt that did not pass. ``temperature`` is the task's for the next attempt."""
+    """A sample after at least one attempt that did not pass. ``temperature`` is the task's for the next attempt.
+
+    ``watching`` are the evaluators whose word is not for the model.
+    """
 
     instructions: str
     attempts: tuple[Attempt, ...]
     temperature: float
+    watching: frozenset[str] = frozenset()
 
     @property
     def last(self) -> Attempt:
@@ -47,7 +51,8 @@ class Situation:
     @property
     def problems(self) -> tuple[str, ...]:
         """What the evaluators let the model know of the last attempt."""
-        feedback = [result.feedback.strip() for result in self.last.failed_results]
+        heard = (result for result in self.last.failed_results if result.evaluator not in self.watching)
+        feedback = [result.feedback.strip() for result in heard]
         return tuple(dict.fromkeys(text for text in feedback if text))
 
 

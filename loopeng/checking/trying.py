@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopeng.evaluators import judge_attempt, run_evaluators
+from loopeng.attempt.judging import verdict_of
+from loopeng.evaluators import run_evaluators
 from loopeng.improve.rules import CHARS_PER_TOKEN
 from loopeng.ports import Evaluator
 from loopeng.prompts import PromptTemplate
@@ -73,7 +74,8 @@ class Bench:
 
     def verdict(self, results: Sequence[EvalResult]) -> tuple[Verdict, float | None]:
         """The task's verdict on results, and their mean score; of those evaluators that were tried."""
-        return judge_attempt(results, self.task) if results else ("error", None)
+        nothing_decides = all(each.evaluator in self.task.watching for each in results)
+        return ("error", None) if nothing_decides else verdict_of(results, self.task)
 
 
 def estimated_tokens(text: str) -> int:

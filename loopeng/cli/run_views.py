@@ -93,7 +93,7 @@ def report_text(store: LoopStore, summary: RunSummary, task: Task, proposals: Se
             previous=None if before is None else (before, _version_number(store, before.run)),
         )
     ]
-    if errors := error_views(store, summary):
+    if errors := error_views(store, summary, task.watching):
         parts.append(errors_text(errors))
     if judges := judge_views(store, run.id):
         parts.append(judges_text(judges))
@@ -146,7 +146,7 @@ def run_document(
         "pass_rate": summary.pass_rate(task.run.on),
         **summary_document(summary),
         "previous": None if previous is None else {"run": previous.run, **summary_document(previous)},
-        "errors": [vars(view) for view in error_views(store, summary)],
+        "errors": [vars(view) for view in error_views(store, summary, task.watching)],
         "judges": [judge_document(view) for view in judge_views(store, summary.run.id)],
         "failures": [
             failure_document(view)

@@ -61,16 +61,23 @@ def mine(store: LoopStore, run_id: str, task: Task) -> list[str]:
     """Record an occurrence per (pattern, run, sample); the ids of the patterns seen, most samples first.
 
     Only first attempts of the reflect split: the gate and hold-out samples must not shape a proposal, and retries of
-    one sample are no further failures. What is not the model's fault is recorded as such. Idempotent.
+    one sample are no further failures. What is not the model's fault is recorded as such. What evaluators see that
+    only watch is no mistake. Idempotent.
     """
     run = store.run(run_id)
     seen: dict[str, int] = {}
     for sample in task.samples:
         if sample.split == "reflect":
-            firsts = [attempt for attempt in store.attempts(run.id, sample.id) if attempt.attempt_index == 0]
+            made = store.attempts(run.id, sample.id)
+            firsts = [_without(attempt, task.watching) for attempt in made if attempt.attempt_index == 0]
             for pattern_id in set().union(*(_record(store, run, sample, attempt) for attempt in firsts)):
                 seen[pattern_id] = seen.get(pattern_id, 0) + 1
     return sorted(seen, key=lambda pattern_id: (-seen[pattern_id], pattern_id))
+
+
+def _without(attempt: Attempt, evaluators: frozenset[str]) -> Attempt:
+    results = tuple(result for result in attempt.results if result.evaluator not in evaluators)
+    return attempt.model_copy(update={"results": results})
 
 
 def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt) -> set[str]:

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from loopeng.report.json_report import json_text, with_list
-from loopeng.report.run_report import Records, RunReport, why
+from loopeng.report.run_report import Records, RunReport
 from loopeng.run_rates import Rate
 from loopeng.run_records import Record
 from loopeng.schema import Attempt, EvalResult, Usage
@@ -152,7 +152,7 @@ def _sample(report: RunReport, record: Record) -> dict[str, Any]:
         "attachments": {},
     }
     if result.verdict == "error":
-        document["error"] = {"message": "\n".join(why(attempt)), "traceback": "", "traceback_ansi": ""}
+        document["error"] = {"message": "\n".join(report.why(attempt)), "traceback": "", "traceback_ansi": ""}
     return document
 
 

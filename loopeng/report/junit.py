@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from loopeng.report.run_report import Records, RunReport, failed_or_broken, why
+from loopeng.report.run_report import Records, RunReport
 from loopeng.run_rates import PartRates, Rate
 from loopeng.run_records import Record
 
@@ -77,7 +77,7 @@ def _case(report: RunReport, record: Record) -> Iterator[str]:
     }
     yield from _properties(properties | ({} if attempt.score is None else {"score": f"{attempt.score:g}"}), "      ")
     if verdict != "pass":
-        yield _problem(verdict, why(attempt), [each.category or "error" for each in failed_or_broken(attempt)])
+        yield _problem(verdict, report.why(attempt), [each.category or "error" for each in report.failed_or_broken(attempt)])
     output = attempt.text if len(attempt.text) <= _MOST_OUTPUT else f"{attempt.text[:_MOST_OUTPUT]}\n… (cut)"
     yield f"      <system-out>{xml_text(output)}</system-out>\n    </testcase>\n"
 

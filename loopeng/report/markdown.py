@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from loopeng.report.layout import count, excerpt
-from loopeng.report.run_report import REASONS_NOTE, Records, RunReport, share_text, why
+from loopeng.report.run_report import REASONS_NOTE, Records, RunReport, share_text
 from loopeng.run_records import Record
 
 __all__ = ["markdown_report", "markdown_table", "markdown_text"]
@@ -89,11 +89,11 @@ def _row(report: RunReport, record: Record) -> tuple[str, ...]:
     attempt, verdict = record.attempt_on(on), record.verdict_on(on)
     name = record.result.sample_id
     name += f" (repeat {record.result.repeat})" if report.total.repeats > 1 else ""
-    feedback = [each.feedback for each in attempt.results if each.passed is False and each.feedback]
+    feedback = [each.feedback for each in report.failed_or_broken(attempt) if each.feedback]
     return (
         markdown_text(name),
         verdict,
-        _cut("; ".join(why(attempt))),
+        _cut("; ".join(report.why(attempt))),
         _cut(" ".join(feedback)),
         markdown_text(excerpt(attempt.text, _WIDTH)),
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from loopeng.report.json_report import json_text, with_list
-from loopeng.report.run_report import Records, RunReport, why
+from loopeng.report.run_report import Records, RunReport
 from loopeng.run_records import Record
 from loopeng.schema import Attempt, EvalResult, Usage
 
@@ -103,7 +103,7 @@ def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
     variables = _variables(record)
     usage = _token_usage(record.usage, len(record.attempts))
     reasons = {"pass": _PASSED, "fail": _ASSERTION, "error": _ERROR}
-    error = "\n".join(why(attempt)) if verdict == "error" else None
+    error = "\n".join(report.why(attempt)) if verdict == "error" else None
     return {
         "id": f"{report.run.id}:{record.result.sample_id}:{record.result.repeat}",
         "description": record.result.sample_id,
@@ -130,7 +130,7 @@ def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
         "success": verdict == "pass",
         "score": attempt.score or 0,
         "latencyMs": round(record.latency_s * 1000),
-        "gradingResult": None if verdict == "error" else _grading(attempt, verdict == "pass"),
+        "gradingResult": None if verdict == "error" else _grading(report, attempt, verdict == "pass"),
         "namedScores": _named_scores(attempt),
         "cost": 0,
         "metadata": _metadata(record),
@@ -157,11 +157,11 @@ def _assertion(result: EvalResult) -> dict[str, str]:
     return {"type": "python", "value": f"loopeng evaluator {result.evaluator}", "metric": result.evaluator}
 
 
-def _grading(attempt: Attempt, passed: bool) -> dict[str, Any]:
+def _grading(report: RunReport, attempt: Attempt, passed: bool) -> dict[str, Any]:
     return {
         "pass": passed,
         "score": attempt.score or 0,
-        "reason": "All assertions passed" if passed else "\n".join(why(attempt)),
+        "reason": "All assertions passed" if passed else "\n".join(report.why(attempt)),
         "namedScores": _named_scores(attempt),
         "componentResults": [
             {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from loopeng.report.layout import columns, count, excerpt
-from loopeng.report.run_report import Records, RunReport, share_text, why
+from loopeng.report.run_report import Records, RunReport, share_text
 from loopeng.run_records import Record
 
 __all__ = ["text_report"]
@@ -61,5 +61,5 @@ def _sample(report: RunReport, record: Record) -> str:
     attempt = record.attempt_on(report.task.run.on)
     repeat = f" (repeat {record.result.repeat})" if report.total.repeats > 1 else ""
     lines = [f"  {record.result.sample_id}{repeat}: {excerpt(attempt.text)}"]
-    lines += [f"      {' '.join(line.split())[:_WIDTH]}" for line in why(attempt)]
+    lines += [f"      {' '.join(line.split())[:_WIDTH]}" for line in report.why(attempt)]
     return "\n".join(lines) + "\n"

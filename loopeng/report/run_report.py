@@ -10,7 +10,7 @@ from loopeng.run_records import Record
 from loopeng.run_summary import RunSummary
 from loopeng.schema import Attempt, EvalResult, PromptVersion, Run, Task
 
-__all__ = ["REASONS_NOTE", "Records", "RunReport", "failed_or_broken", "share_text", "why"]
+__all__ = ["REASONS_NOTE", "Records", "RunReport", "share_text"]
 
 Records = Iterable[Record]
 """Samples of a run; they may be gone through more than once."""
@@ -59,19 +59,18 @@ class RunReport:
         some, every = (f"{share:.0%}".replace("%", " %") for share in total.pass_at_repeats)
         return f"of {total.repeats} first attempts at a sample, one passes for {some} of the samples, all for {every}"
 
+    def failed_or_broken(self, attempt: Attempt) -> list[EvalResult]:
+        """The results that say why an attempt did not pass; those of evaluators that only watch do not."""
+        counted = (result for result in attempt.results if result.evaluator not in self.task.watching)
+        return [result for result in counted if result.error is not None or result.passed is False]
 
-def failed_or_broken(attempt: Attempt) -> list[EvalResult]:
-    """The results that say why an attempt did not pass."""
-    return [result for result in attempt.results if result.error is not None or result.passed is False]
-
-
-def why(attempt: Attempt) -> list[str]:
-    """Why an attempt did not pass, a line for each cause, for people."""
-    lines = [] if attempt.error is None else [f"error: {attempt.error}"]
-    for result in failed_or_broken(attempt):
-        said = f"error: {result.error}" if result.error is not None else result.reason or result.feedback
-        lines.append(f"{result.evaluator}: {said}")
-    return lines
+    def why(self, attempt: Attempt) -> list[str]:
+        """Why an attempt did not pass, a line for each cause, for people."""
+        lines = [] if attempt.error is None else [f"error: {attempt.error}"]
+        for result in self.failed_or_broken(attempt):
+            said = f"error: {result.error}" if result.error is not None else result.reason or result.feedback
+            lines.append(f"{result.evaluator}: {said}")
+        return lines
 
 
 def share_text(rate: Rate) -> str:

@@ -144,7 +144,12 @@ class EvaluatorSpec(Noun):
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
     id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     type: str
-    weight: float = Field(1.0, ge=0)
+    weight: float = Field(
+        1.0,
+        ge=0,
+        description="In the mean score. 0 only watches, in every mode of 'pass': its results are reported, but decide "
+        "no verdict, not even by an error, reach no retry, no failure pattern and no gate.",
+    )
     negate: bool = False
     remedy: str | None = Field(None, description="The rule to propose when this fails often; default: the type's own.")
     self_tests: tuple[SelfTest, ...] = Field((), description="Answers 'loopeng check' tries the evaluator on.")

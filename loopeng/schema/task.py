@@ -97,6 +97,11 @@ class Task(TaskFile):
         """Where relative paths begin; None for a task made in Python."""
         return self.path.parent if self.path is not None else None
 
+    @property
+    def watching(self) -> frozenset[str]:
+        """Evaluators of weight 0: they are reported and decide nothing."""
+        return frozenset(spec.id for spec in self.evaluators if not spec.weight)
+
     def temperature(self, attempt_index: int) -> float:
         """The temperature of attempt 0, 1, ... before the retry policy has its say."""
         if self.loop.temperatures is None:

@@ -13,7 +13,7 @@ from loopeng.errors import NotFoundError
 from loopeng.schema import utc_now
 from loopeng.store.database import Database
 from loopeng.store.improve_tables import ProposalRow
-from loopeng.store.leases import LeaseOwner
+from loopeng.store.leases import is_free
 from loopeng.store.lifecycle import overdue
 from loopeng.store.migrations import NEWEST, schema_version
 from loopeng.store.tables import LeaseRow, RunRow
@@ -35,7 +35,7 @@ class DatabaseState:
     unfinished_runs: tuple[str, ...] = ()  # of each task the newest suite run, where it has not come to its end
     pending_proposals: tuple[str, ...] = ()
     unfinished_proposals: tuple[str, ...] = ()  # drafting, testing or approved: work goes on with them
-    dead_leases: tuple[str, ...] = ()  # held by processes that are gone
+    dead_leases: tuple[str, ...] = ()  # of processes that are gone, or have given no sign of life for long
     held_leases: tuple[str, ...] = ()
     damage: str | None = None  # what SQLite's own check found first, where it was asked for
 
@@ -75,15 +75,14 @@ def _damage(connection: Connection) -> str | None:
 
 
 def _with_rows(session: Session, state: DatabaseState) -> DatabaseState:
-    leases = {
-        row.name: LeaseOwner(row.host, row.pid, row.started_at).gone for row in session.exec(select(LeaseRow)).all()
-    }
-    held = {name for name, gone in leases.items() if not gone}
-    due = {row.id: what for row, what, _ in overdue(session, utc_now())}
+    now = utc_now()
+    leases = {row.name: is_free(row, now) for row in session.exec(select(LeaseRow)).all()}
+    held = {name for name, free in leases.items() if not free}
+    due = {row.id: what for row, what, _ in overdue(session, now)}
     by_state: dict[str, list[str]] = {}
     for row in session.exec(select(ProposalRow).order_by(col(ProposalRow.seq))).all():
-        now = "pending" if due.get(row.id) == "awake" else due.get(row.id, row.state)
-        by_state.setdefault(now, []).append(row.id)
+        state_now = "pending" if due.get(row.id) == "awake" else due.get(row.id, row.state)
+        by_state.setdefault(state_now, []).append(row.id)
     at_work = [name for state_name in ("drafting", "testing", "approved") for name in by_state.get(state_name, ())]
     return replace(
         state,

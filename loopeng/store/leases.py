@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import ColumnElement
@@ -23,7 +23,7 @@ from loopeng.errors import StoreError
 from loopeng.store.room import Room
 from loopeng.store.tables import LeaseRow
 
-__all__ = ["LeaseOwner", "LeaseRoom", "hold_lease"]
+__all__ = ["LeaseOwner", "LeaseRoom", "hold_lease", "is_free"]
 
 _HEARTBEAT_S = 5.0
 _EXPIRES_S = 30.0
@@ -48,6 +48,12 @@ class LeaseOwner:
         return self.host == socket.gethostname() and self.started_at != (_started_at(self.pid) or "")
 
 
+def is_free(row: LeaseRow, now: datetime) -> bool:
+    """Whether anybody may take a lease over: its heart stopped beating, or its owner is gone."""
+    expired = row.heartbeat_at <= now - timedelta(seconds=_EXPIRES_S)
+    return expired or LeaseOwner(row.host, row.pid, row.started_at).gone
+
+
 class LeaseRoom(Room):
     """The part of the store that keeps two processes off one thing."""
 
@@ -58,8 +64,7 @@ class LeaseRoom(Room):
             row = session.get(LeaseRow, name)
             if row is not None:
                 holder = LeaseOwner(row.host, row.pid, row.started_at)
-                expired = row.heartbeat_at <= now - timedelta(seconds=_EXPIRES_S)
-                if not (holder == owner or expired or holder.gone):
+                if not (holder == owner or is_free(row, now)):
                     return False
             taken = LeaseRow(name=name, host=owner.host, pid=owner.pid, started_at=owner.started_at, heartbeat_at=now)
             session.merge(taken)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evals.bench import retry_policies
-from evals.bench.retry_policies import Tried, failing, summarise, tried
+from evals.bench.retry_policies import Tried, failing, far_apart, summarise, tried
 from loopeng import Loop
-from loopeng.schema import Task
+from loopeng.attempt.events import ProgressEvent, SampleFinished
+from loopeng.schema import Sample, Task
 from tests.evals.test_code_suites import MBPP, imported
 
 
@@ -56,6 +58,60 @@ def test_a_second_call_makes_nothing_again(task: Task, tmp_path: Path) -> None:
         number = len(calls)
         assert tried(loop, task, "critique", seed=1) == first
     assert len(calls) == number
+
+
+def test_another_model_and_other_failures_are_measured_anew(task: Task, tmp_path: Path) -> None:
+    """A second measurement in the same database, also after one that was stopped."""
+    weak = task.model_copy(update={"engine": task.engine.model_copy(update={"model": "weak"})})
+    few = task.model_copy(update={"samples": task.samples[:2]})
+    with Loop.open(tmp_path / "loop.db", engine=answer) as loop:
+        strong = tried(loop, task, "critique", seed=0)
+        assert sum(each.solved for each in strong) == 4
+    with Loop.open(tmp_path / "loop.db", engine=lambda messages, params: "no code") as loop:
+        _stop_early(loop, retry_policies._with(weak, f"{task.name}-critique-0", task.samples, retry="critique"))
+        assert len(tried(loop, few, "critique", seed=0)) == 2
+        assert not any(each.solved for each in tried(loop, weak, "critique", seed=0))
+        assert tried(loop, task, "critique", seed=0) == strong, "nothing is made again"
+
+
+def _stop_early(loop: Loop, task: Task) -> None:
+    def stop(event: ProgressEvent) -> None:
+        if isinstance(event, SampleFinished):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(task, improve=False, on_event=stop)
+
+
+def test_a_sample_that_passes_when_asked_once_more_is_not_the_policys_merit(task: Task, tmp_path: Path) -> None:
+    with Loop.open(tmp_path / "loop.db", engine=answer) as loop:
+        found = {each.sample_id: each for each in tried(loop, task, "critique", seed=0)}
+    assert [found[f"mbpp/mbpp-{number}"].dropped for number in (0, 3, 5)] == ["passed at first", None, None]
+    told = summarise({"critique": list(found.values())})["critique"]
+    assert (told["num_pairs"], told["num_solved"], told["num_passed_at_first"], told["num_in_error"]) == (3, 1, 3, 0)
+
+
+def test_what_could_not_be_judged_is_neither_solved_nor_failed(task: Task, tmp_path: Path) -> None:
+    def breaks(messages: list[dict[str, str]], params: dict[str, Any]) -> str:
+        if "Task 5" in messages[0]["content"]:
+            raise RuntimeError("out of memory")
+        return answer(messages, params)
+
+    with Loop.open(tmp_path / "loop.db", engine=breaks) as loop:
+        told = summarise({"feedback": tried(loop, task, "feedback", seed=0)})["feedback"]
+    assert (told["num_pairs"], told["num_in_error"]) == (2, 1)
+
+
+@pytest.mark.parametrize("number", [1, 2, 37, 74, 164, 427])
+def test_every_sample_comes_once_whatever_their_number(number: int) -> None:
+    samples = [Sample(id=str(each), inputs={}, split="gate") for each in range(number)]
+    assert sorted(int(each.id) for each in far_apart(samples)) == list(range(number))
+
+
+def test_policies_are_compared_on_the_pairs_that_both_have() -> None:
+    some = pairs(True, True, True, True)
+    told = summarise({"a": [replace(some[0], dropped="in error"), *some[1:]], "b": pairs(False, True, True, True)})
+    assert told["a"]["num_pairs"] == 3 and told["b"]["p_against_best"] == 1.0
 
 
 def pairs(*solved: bool, tokens: int = 10) -> list[Tried]:

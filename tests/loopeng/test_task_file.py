@@ -179,10 +179,12 @@ def test_an_evaluator_may_use_the_target_only_where_there_is_one(tmp_path: Path)
 
 
 def test_weights_must_weigh_something(tmp_path: Path) -> None:
-    text = GOOD.replace("mode: all", "mode: weighted").replace("type:", "weight: 0, type:")
+    """In any mode: evaluators of weight 0 only watch."""
+    text = GOOD.replace("type:", "weight: 0, type:")
     text = text.replace("    weight: 0, type: length", "    weight: 0\n    type: length")
-    with pytest.raises(TaskError, match="every evaluator weighs 0"):
-        load_task(write(tmp_path, text))
+    for mode in ("all", "weighted"):
+        with pytest.raises(TaskError, match="every evaluator weighs 0"):
+            load_task(write(tmp_path, text.replace("mode: all", f"mode: {mode}")))
 
 
 KEYS = {

@@ -50,7 +50,7 @@ def compare(harness: Harness, trial: Trial, limits: BudgetSpec) -> GateReport:
     comparison = _compared(harness, runs, "candidate")
     repeat = _compared(harness, runs, "repeat") if "repeat" in runs else None
     about = {harness.store.pattern(pattern_id).evaluator for pattern_id in trial.proposal.pattern_ids}
-    test = weigh(planned, comparison, about=about, repeat=repeat)
+    test = weigh(planned, comparison, about=about | harness.task.watching, repeat=repeat)
     verdict, note = judge(test, comparison, harness.task.gate, repeat)
     if verdict == "error":
         test, comparison = planned, _without_counts(comparison)  # nothing is revealed of a look that will be void

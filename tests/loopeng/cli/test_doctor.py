@@ -115,6 +115,20 @@ def test_what_was_left_behind(ran: Shop) -> None:
     assert (told["runs"].status, told["leases"].status) == ("ok", "ok"), "that run is under way"
 
 
+def test_a_process_on_another_machine_that_went_silent_holds_nothing(ran: Shop) -> None:
+    """Nobody here can see whether it lives; its heartbeat says so. Its run is left behind, not under way."""
+    with LoopStore.open(ran.db) as store:
+        (run,) = store.runs(kind="suite")
+        store.reopen_run(run.id)
+        assert store.acquire_lease(f"run:{run.id}", LeaseOwner("elsewhere", 7, "long ago"))
+    told = by_name(examine_database(ran.db))
+    assert (told["runs"].status, told["leases"].text) == ("ok", f"held: run:{run.id}")
+    change(ran.db, "UPDATE lease SET heartbeat_at = '2001-01-01T00:00:00.000000+00:00'")
+    told = by_name(examine_database(ran.db))
+    assert (told["runs"].status, told["leases"].status) == ("warn", "warn")
+    assert told["leases"].text == f"left by processes that were killed: run:{run.id}; none is held"
+
+
 def test_a_proposal_past_its_time_waits_no_more(ran: Shop) -> None:
     assert "waiting for a decision" in by_name(examine_database(ran.db))["proposals"].text
     change(ran.db, "UPDATE proposal SET expires_at = '2001-01-01T00:00:00.000000+00:00'")
