@@ -27,7 +27,7 @@ def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: Sequence[A
     twin = next((each for each in earlier if each.text == draft.text and each.verdict != "error"), None)
     known = {} if twin is None else {each.evaluator: _again(each) for each in twin.results if each.error is None}
     asked = [each for each in harness.evaluators if each.id not in known or not _reads_text_alone(each)]
-    context = EvaluationContext(engine=harness.engine, earlier_attempts=tuple(earlier), cache=harness.store)
+    context = EvaluationContext(harness.engine, tuple(earlier), harness.store, harness.retry_delays_s)
     known |= {each.evaluator: each for each in run_evaluators(asked, sample, draft, context)}
     results = tuple(known[each.id] for each in harness.evaluators)
     verdict, score = verdict_of(results, harness.task)

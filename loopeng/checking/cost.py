@@ -8,6 +8,7 @@ from typing import Literal
 
 from loopeng.checking.last_run import LastRun
 from loopeng.checking.trying import estimated_tokens
+from loopeng.evaluators.parts import walk_parts
 from loopeng.ports import Evaluator
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Task
@@ -96,7 +97,7 @@ def _as_before(seen: LastRun, number: int) -> Spending:
 
 def _priced(spending: Spending, evaluators: Sequence[Evaluator]) -> Spending:
     """With the price, where prices of tokens are known: an evaluator of cost names them."""
-    params = (getattr(each, "params", None) for each in evaluators)
+    params = (getattr(each, "params", None) for _, each in walk_parts(evaluators))
     prices = next((each for each in params if hasattr(each, "prompt_per_million")), None)
     if prices is None or spending.prompt_tokens is None or spending.generated_tokens is None:
         return spending

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loopeng.evaluators.parts import walk_parts
 from loopeng.evaluators.python import FunctionEvaluator
 from loopeng.ports import Evaluator
 from loopeng.prompts import PromptTemplate
@@ -36,7 +37,8 @@ def find_field_use(task: Task, evaluators: Sequence[Evaluator]) -> FieldUse:
         unused=tuple(name for name in fields if name not in used),
         lacking={name: ids for name, ids in lacking.items() if ids},
         empty={name: ids for name, ids in empty.items() if ids},
-        read_by_code=task.agent.kind != "llm" or any(isinstance(each, FunctionEvaluator) for each in evaluators),
+        read_by_code=task.agent.kind != "llm"
+        or any(isinstance(each, FunctionEvaluator) for _, each in walk_parts(evaluators)),
     )
 
 

@@ -21,6 +21,7 @@ from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, FaultSide, Sample
 __all__ = [
     "HIDDEN",
     "TARGET",
+    "CheckError",
     "EvaluatorParams",
     "Finding",
     "TypedEvaluator",
@@ -42,6 +43,14 @@ class EvaluatorParams(BaseModel):
 
 
 P = TypeVar("P", bound=EvaluatorParams)
+
+
+class CheckError(ValueError):
+    """A check could not be made: whose fault that is, and the metadata that the result in error keeps."""
+
+    def __init__(self, message: str, fault_side: FaultSide, metadata: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.fault_side, self.metadata = fault_side, dict(metadata or {})
 
 
 @dataclass(frozen=True)
@@ -110,8 +119,12 @@ class TypedEvaluator(ABC, Generic[P]):
         """The rule that would prevent a failure of ``category``, without any sample's value."""
 
     def evaluate(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> EvalResult:
-        """Check, then apply ``negate`` and the remedy."""
-        finding = self.check(sample, attempt, context)
+        """Check, then apply ``negate`` and the remedy. A CheckError becomes a result in error, with what it knows."""
+        try:
+            finding = self.check(sample, attempt, context)
+        except CheckError as error:
+            told = {"error": str(error), "fault_side": error.fault_side, "metadata": error.metadata}
+            return EvalResult(evaluator=self.id, **told)
         if not 0 <= finding.score <= 1:
             raise ValueError(f"a score must be between 0 and 1, not {finding.score!r}")
         passed, score, category, remedy = finding.passed, finding.score, finding.category, finding.remedy
