@@ -117,7 +117,7 @@ def _attempt_all(context: AttemptContext, repeats: int) -> tuple[RunStatus, str 
 
 def _budget(harness: Harness, run: Run, limits: BudgetSpec) -> Budget:
     num_attempts, usage = harness.store.run_usage(run.id)
-    return Budget(limits, num_attempts, usage.total_tokens)
+    return Budget(limits, num_attempts, usage.total_tokens + harness.store.judge_tokens(run.id))
 
 
 def _begin(harness: Harness) -> Run:

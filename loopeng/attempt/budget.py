@@ -1,4 +1,7 @@
-"""The limits of a run. Attempts and tokens count over the whole run, so a resume goes on counting; time does not."""
+"""The limits of a run. Attempts and tokens count over the whole run, so a resume goes on counting; time does not.
+
+Tokens are those of the attempts and of the judges that were asked about them; judging a judge's anchors comes on top.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loopeng.errors import BudgetStop
-from loopeng.schema import Attempt
+from loopeng.schema import Attempt, JudgeUsage
 from loopeng.schema.task import BudgetSpec
 
 __all__ = ["Budget"]
@@ -32,7 +35,8 @@ class Budget:
     def count(self, attempt: Attempt) -> None:
         """An attempt was saved."""
         self.num_attempts += 1
-        self.num_tokens += attempt.usage.total_tokens
+        asked = (JudgeUsage.of(result.metadata) for result in attempt.results)
+        self.num_tokens += attempt.usage.total_tokens + sum(each.total_tokens for each in asked if each is not None)
 
     def check(self) -> None:
         """Raises BudgetStop where no further attempt may begin."""

@@ -1,4 +1,7 @@
-"""The improvement budget, ``improve.limits``: attempts and tokens count over all runs of a proposal, or of a search."""
+"""The improvement budget, ``improve.limits``: attempts and tokens count over all runs of a proposal, or of a search.
+
+As in a run, the tokens of judges count.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,8 @@ class Spending:
         for other in self.runs():
             if other.id != run_id:
                 attempts, usage = self.store.run_usage(other.id)
-                num_attempts, num_tokens = num_attempts + attempts, num_tokens + usage.total_tokens
+                num_attempts += attempts
+                num_tokens += usage.total_tokens + self.store.judge_tokens(other.id)
         return BudgetSpec(
             attempts=_left("attempts", self.limits.attempts, num_attempts),
             total_tokens=_left("total_tokens", self.limits.total_tokens, num_tokens),

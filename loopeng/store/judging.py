@@ -41,6 +41,10 @@ class JudgeRoom(Room):
         with self._database.read() as session:
             return [noun_of(AnchorReport, row) for row in session.exec(query)]
 
+    def judge_tokens(self, run_id: str) -> int:
+        """Prompt and generated tokens of all judges of a run's attempts."""
+        return sum(usage.total_tokens for usage in self.judge_usage(run_id).values())
+
     def judge_usage(self, run_id: str) -> dict[str, JudgeUsage]:
         """What judging a run's attempts cost, by evaluator, those that asked no model left out; anchors come extra."""
         query = (
