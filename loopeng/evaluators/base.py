@@ -123,8 +123,7 @@ class TypedEvaluator(ABC, Generic[P]):
         try:
             finding = self.check(sample, attempt, context)
         except CheckError as error:
-            told = {"error": str(error), "fault_side": error.fault_side, "metadata": error.metadata}
-            return EvalResult(evaluator=self.id, **told)
+            return EvalResult(evaluator=self.id, error=str(error), fault_side=error.fault_side, metadata=error.metadata)
         if not 0 <= finding.score <= 1:
             raise ValueError(f"a score must be between 0 and 1, not {finding.score!r}")
         passed, score, category, remedy = finding.passed, finding.score, finding.category, finding.remedy

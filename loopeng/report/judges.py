@@ -26,7 +26,8 @@ def judges_text(views: Sequence[JudgeView]) -> str:
     """A line of costs for each judge, its agreement with its anchors, and a warning where that is low."""
     lines = ["judges"]
     for view in views:
-        lines.append(f"  {view.evaluator}: {_costs(view.usage)}")
+        own = view.usage != JudgeUsage() or view.anchors is None  # what a part costs is told with the whole
+        lines.append(f"  {view.evaluator}:" + (f" {_costs(view.usage)}" if own else ""))
         if view.anchors is not None:
             lines += [f"      {line}" for line in _anchor_lines(view.anchors)]
     return "\n".join(lines)

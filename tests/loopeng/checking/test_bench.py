@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loopeng.checking import Bench, LastRun, estimate_cost, run_self_tests, try_baselines
+from loopeng.evaluators import build_evaluators
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, EvalResult, Sample, Task
 from loopeng.task_file import task_from_dict
@@ -126,3 +127,41 @@ def test_the_time_of_the_last_run_is_held_against_the_limit() -> None:
     (reached,) = estimate_cost(task(limits={"total_time_s": 59}), last).limits
     assert (reached.key, reached.needed, reached.by) == ("limits.total_time_s", 60, "expected")
     assert estimate_cost(task(limits={"total_time_s": 60}), last).limits == ()
+
+
+TRIED = [{"answer": "one", "expect": "pass"}, {"answer": "one two three", "expect": "length.too_long"}]
+TOLD = {"id": "brief", "type": "length", "max_words": 2, "self_tests": TRIED}
+JUDGE = {"id": "tone", "type": "llm_judge", "criteria": "It is kind", "self_tests": [{"answer": "x", "expect": "pass"}]}
+
+
+def with_parts(*parts: dict[str, Any]) -> Task:
+    inner = {"id": "inner", "type": "composite", "evaluators": list(parts)}
+    return task(evaluators=[{"id": "whole", "type": "composite", "evaluators": [inner]}])
+
+
+def test_self_tests_of_parts_are_run_also_beside_a_judge() -> None:
+    """They were accepted and never tried. What asks a model is not asked here."""
+    keys = with_parts(TOLD | {"self_tests": [*TRIED, {"answer": "one two three", "expect": "pass"}]}, JUDGE)
+    results = run_self_tests(Bench(keys, build_evaluators(keys)))
+    assert [(each.evaluator, each.number, each.found, each.passed) for each in results] == [
+        ("whole/inner/brief", 1, "pass", True),
+        ("whole/inner/brief", 2, "length.too_long", True),
+        ("whole/inner/brief", 3, "length.too_long", False),
+    ]
+
+
+def test_self_tests_of_parts_are_no_part_of_the_task_either() -> None:
+    """A run that was stopped goes on though its author wrote more tests."""
+    without = {key: value for key, value in TOLD.items() if key != "self_tests"}
+    assert with_parts(TOLD).version_hash == with_parts(without).version_hash
+    assert with_parts(TOLD).version_hash != with_parts(TOLD | {"max_words": 3}).version_hash
+
+
+def test_a_function_that_sees_the_attempt_is_tried() -> None:
+    """It may look at more than the text, and mostly does not."""
+
+    def says_cat(sample: Sample, attempt: Attempt) -> bool:
+        return "cat" in attempt.text
+
+    bench = Bench(task(), build_evaluators([says_cat]))
+    assert bench.left_out == {} and len(bench.tried) == 1
