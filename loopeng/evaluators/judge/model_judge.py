@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from loopeng.engines import LazyEngine, build_engine
 from loopeng.engines.model_names import problems_of_names
-from loopeng.errors import TaskError
-from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
+from loopeng.errors import EngineError, TaskError
+from loopeng.evaluators.base import CheckError, EvaluatorParams, TypedEvaluator
 from loopeng.evaluators.judge.asking import Asker
 from loopeng.ports import EvaluationContext, ReplyCache, TextEngine
 from loopeng.schema import EvaluatorSpec
@@ -65,12 +65,15 @@ class ModelJudge(TypedEvaluator[J]):
         return self._own is None or self._own.describe().deterministic
 
     def asker(self, context: EvaluationContext, cache: ReplyCache | None) -> Asker:
-        """For the questions of one judgement. Raises ValueError without an engine."""
+        """For the questions of one judgement. Raises ValueError without an engine, CheckError where it cannot start."""
         engine: TextEngine | None = self._own or context.engine
         if engine is None:
             raise ValueError("there is no engine to ask; give the evaluator one of its own, as in engine: {model: ...}")
         settings = self.params.engine or _DEFAULT_SETTINGS
-        return Asker(engine, settings, self.params.asking_temperature, cache, context.retry_delays_s)
+        try:
+            return Asker(engine, settings, self.params.asking_temperature, cache, context.retry_delays_s)
+        except EngineError as error:
+            raise CheckError(f"the judge's engine does not start: {error}", "environment") from error
 
 
 def _own_engine(spec: EngineSpec, base_dir: Path | None) -> TextEngine:

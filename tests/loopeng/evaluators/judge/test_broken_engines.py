@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopeng.errors import BudgetStop, EngineError, RequestRefusedError
-from loopeng.ports import TextRequest
+from loopeng.ports import EngineInfo, TextReply, TextRequest
 from loopeng.runner import run_suite
 from loopeng.schema import EvaluatorSpec, JudgeUsage
 from loopeng.store import LoopStore
@@ -49,6 +49,21 @@ def test_a_question_that_is_refused_is_asked_once_and_the_judge_is_to_be_changed
     result = ask(replies, criteria="It is short", delays_s=(0.0, 0.0))
     assert (result.fault_side, len(replies.requests)) == ("grader", 1)
     assert result.error == "the judge's engine refuses the question: 5000 tokens do not fit"
+
+
+def test_an_engine_that_does_not_start_is_no_mistake_of_the_judge() -> None:
+    class NoRoom:
+        def describe(self) -> EngineInfo:
+            raise EngineError("no memory for the model")
+
+        def generate(self, request: TextRequest) -> TextReply:
+            raise AssertionError("never asked")
+
+    result = ask(NoRoom(), criteria="It is short")
+    assert (result.error, result.fault_side) == (
+        "the judge's engine does not start: no memory for the model",
+        "environment",
+    )
 
 
 def test_a_limit_is_nobodys_fault() -> None:
