@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from loopeng.attempt.anchors import judge_anchors
 from loopeng.attempt.best import sample_result
 from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
@@ -129,6 +130,7 @@ def _judge_all(harness: Harness, run: Run, original: Run, samples: dict[str, Sam
     try:
         for sample, attempts in _side_by_side(harness, run, records, samples, jobs):
             _save(harness, run, sample, attempts)
+        judge_anchors(harness, run)
     except BudgetStop as stop:
         status, reason = "budget", str(stop)
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from loopeng.improve.gate.pairing import count_pairs
 from loopeng.run_records import Record, RunRecords
@@ -15,6 +15,8 @@ from loopeng.schema import PairedCount, Run, Task, content_hash
 from loopeng.store import LoopStore
 
 __all__ = ["Key", "PairedRate", "RunDiff", "Side", "diff_runs"]
+
+_SIDES: tuple[Literal["first", "final"], ...] = ("first", "final")
 
 
 class Key(NamedTuple):
@@ -61,7 +63,10 @@ class Side:
 
 @dataclass(frozen=True)
 class RunDiff:
-    """``differences`` says what besides chance may explain a change; ``unpaired`` samples are in one run only."""
+    """``differences`` says what besides chance may explain a change; the code of evaluators and agents is not compared.
+
+    ``only_before``, ``only_after`` are in one run only; ``other_inputs`` have an id in common and nothing else.
+    """
 
     before: Run
     after: Run
@@ -70,6 +75,7 @@ class RunDiff:
     final: Side
     only_before: tuple[Key, ...]
     only_after: tuple[Key, ...]
+    other_inputs: tuple[Key, ...]
     num_pairs: int
     num_same_text: int  # pairs whose kept answers are the same
 
@@ -81,6 +87,7 @@ class _Outcome:
     cluster: str
     passed: dict[tuple[str, str | None], bool | None]  # by (first or final, evaluator; None for the whole)
     text_hash: str
+    inputs_hash: str
 
 
 @dataclass
@@ -114,7 +121,8 @@ def diff_runs(store: LoopStore, before_id: str, after_id: str) -> RunDiff:
     before, after = store.run(before_id), store.run(after_id)
     tasks = store.task(before.task_hash), store.task(after.task_hash)
     first, second = (dict(_outcomes(store, run, task)) for run, task in zip((before, after), tasks, strict=True))
-    keys = [key for key in second if key in first]
+    common = [key for key in second if key in first]
+    keys = [key for key in common if first[key].inputs_hash == second[key].inputs_hash]
     return RunDiff(
         before=before,
         after=after,
@@ -123,6 +131,7 @@ def diff_runs(store: LoopStore, before_id: str, after_id: str) -> RunDiff:
         final=_side("final", keys, first, second),
         only_before=tuple(key for key in first if key not in second),
         only_after=tuple(key for key in second if key not in first),
+        other_inputs=tuple(key for key in common if first[key].inputs_hash != second[key].inputs_hash),
         num_pairs=len(keys),
         num_same_text=sum(first[key].text_hash == second[key].text_hash for key in keys),
     )
@@ -131,19 +140,16 @@ def diff_runs(store: LoopStore, before_id: str, after_id: str) -> RunDiff:
 def _outcomes(store: LoopStore, run: Run, task: Task) -> Iterator[tuple[Key, _Outcome]]:
     for record in RunRecords(store, run, task):
         passed: dict[tuple[str, str | None], bool | None] = {}
-        for on in ("first", "final"):
-            passed[on, None] = _passed(record.result.first_verdict if on == "first" else record.result.verdict)
-            for result in (record.first if on == "first" else record.best).results:
+        for on in _SIDES:
+            passed[on, None] = record.passed_on(on)
+            for result in record.attempt_on(on).results:
                 passed[on, result.evaluator] = None if result.error is not None else result.passed
-        yield _key(record), _Outcome(record.cluster, passed, content_hash(record.best.text))
+        inputs_hash = content_hash(None if record.sample is None else record.sample.inputs)
+        yield _key(record), _Outcome(record.cluster, passed, content_hash(record.best.text), inputs_hash)
 
 
 def _key(record: Record) -> Key:
     return Key(record.result.sample_id, record.result.repeat)
-
-
-def _passed(verdict: str) -> bool | None:
-    return None if verdict == "error" else verdict == "pass"
 
 
 def _side(on: str, keys: list[Key], first: dict[Key, _Outcome], second: dict[Key, _Outcome]) -> Side:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from loopeng.run_records import Record
 from loopeng.run_statistics import Cluster, clustered_interval, pass_at_k
@@ -14,6 +15,7 @@ from loopeng.schema import Attempt
 __all__ = ["EvaluatorRates", "PartRates", "Rate", "rates_of"]
 
 _SPLITS = ("gate", "reflect", "holdout")
+_SIDES: tuple[Literal["first", "final"], ...] = ("first", "final")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class PartRates:
     evaluators: dict[str, EvaluatorRates]
     repeats: int  # of every sample
     pass_at_repeats: tuple[float, float] | None  # (pass@k, pass^k) of first attempts at k = repeats; None for one
+    repeated_samples: int  # those it stands on: all repeats could be judged
 
 
 @dataclass
@@ -95,11 +98,10 @@ class _Part:
     def count(self, record: Record) -> None:
         self.samples += 1
         self.repeats = max(self.repeats, record.result.repeat + 1)
-        self.by_sample.count(record.result.sample_id, _passed(record.result.first_verdict))
-        for on in ("first", "final"):
-            verdict = record.result.first_verdict if on == "first" else record.result.verdict
-            self.rates[None, on].count(record.cluster, _passed(verdict))
-            for name, passed in _by_evaluator(record.first if on == "first" else record.best):
+        self.by_sample.count(record.result.sample_id, record.passed_on("first"))
+        for on in _SIDES:
+            self.rates[None, on].count(record.cluster, record.passed_on(on))
+            for name, passed in _by_evaluator(record.attempt_on(on)):
                 self.rates[name, on].count(record.cluster, passed)
 
     def done(self, evaluators: Sequence[str]) -> PartRates:
@@ -116,6 +118,7 @@ class _Part:
             },
             repeats=self.repeats,
             pass_at_repeats=pass_at_k(by_sample, self.repeats) if self.repeats > 1 else None,
+            repeated_samples=sum(cluster.total >= self.repeats for cluster in by_sample),
         )
 
 
@@ -127,10 +130,6 @@ def rates_of(records: Iterable[Record], evaluators: Sequence[str] = ()) -> dict[
         splits[record.result.split].count(record)
     parts = {"total": total} | {split: splits[split] for split in _SPLITS if split in splits}
     return {name: part.done(evaluators) for name, part in parts.items()}
-
-
-def _passed(verdict: str) -> bool | None:
-    return None if verdict == "error" else verdict == "pass"
 
 
 def _by_evaluator(attempt: Attempt) -> list[tuple[str, bool | None]]:

@@ -57,6 +57,11 @@ class Record:
     def verdict_on(self, on: Literal["final", "first"]) -> Verdict:
         return self.result.first_verdict if on == "first" else self.result.verdict
 
+    def passed_on(self, on: Literal["final", "first"]) -> bool | None:
+        """None where it could not be judged."""
+        verdict = self.verdict_on(on)
+        return None if verdict == "error" else verdict == "pass"
+
 
 class RunRecords:
     """Iterable again and again, by sample and repeat; each pass reads the database anew, a few samples at a time."""

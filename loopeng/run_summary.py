@@ -54,7 +54,7 @@ class RunSummary:
     error_attempts: int  # engine, agent or evaluator broke
     usage: Usage
     latency_s: float  # generation only, summed over the attempts
-    tokens_per_second: float | None  # None where no time was measured
+    tokens_per_second: float | None  # None where no time was measured, or nothing was generated as in a rescore
     acceptance_length: float | None  # tokens per decode pass; None where the engine does not count passes
 
     def pass_rate(self, on: Literal["final", "first"] = "final") -> float:
@@ -78,6 +78,7 @@ def summarize(store: LoopStore, run_id: str, task: Task | None = None) -> RunSum
     results = store.sample_results(run.id)
     totals = store.run_totals(run.id)
     usage, latency_s = totals.usage, totals.latency_s
+    timed = run.rescore_of is None and latency_s > 0 and usage.generated_tokens > 0
     return RunSummary(
         run=run,
         total=SplitSummary.of(results),
@@ -90,7 +91,7 @@ def summarize(store: LoopStore, run_id: str, task: Task | None = None) -> RunSum
         error_attempts=totals.num_errors,
         usage=usage,
         latency_s=latency_s,
-        tokens_per_second=usage.generated_tokens / latency_s if latency_s > 0 and usage.generated_tokens else None,
+        tokens_per_second=usage.generated_tokens / latency_s if timed else None,
         # prefill and the token it yields are not counted, as in DecodeStats; an attempt is taken for one generation
         acceptance_length=totals.num_decoded_tokens / usage.decode_passes if usage.decode_passes else None,
     )

@@ -59,6 +59,8 @@ class CostEstimate:
     most: Spending
     expected: Spending | None
     limits: tuple[LimitReached, ...]
+    judge_calls: int = 0  # at most, where every reply can be read and none is in the cache
+    anchor_calls: int = 0  # in every run
 
 
 def estimate_cost(task: Task, last_run: LastRun | None, evaluators: Sequence[Evaluator] = ()) -> CostEstimate:
@@ -71,7 +73,20 @@ def estimate_cost(task: Task, last_run: LastRun | None, evaluators: Sequence[Eva
         for each in (*bounds, None if seen is None else _as_before(seen, number))
     )
     assert least is not None and most is not None
-    return CostEstimate(number, least, most, expected, tuple(_limits_reached(task, least, expected, most)))
+    limits = tuple(_limits_reached(task, least, expected, most))
+    questions, on_anchors = (sum(map(asked, evaluators)) for asked in (_questions, _anchor_questions))
+    return CostEstimate(number, least, most, expected, limits, int(most.attempts) * questions, on_anchors)
+
+
+def _questions(evaluator: object) -> int:
+    """What a judge, or the judges among the parts of an evaluator, ask a model of one answer."""
+    parts = getattr(evaluator, "parts", ())
+    return int(getattr(evaluator, "num_questions", 0)) + sum(map(_questions, parts))
+
+
+def _anchor_questions(evaluator: object) -> int:
+    """Of all anchors together; a part's are not judged."""
+    return int(getattr(evaluator, "num_questions", 0)) * len(getattr(evaluator, "anchors", ()))
 
 
 def _bounds(task: Task, number: int) -> tuple[Spending, Spending]:

@@ -70,6 +70,8 @@ class Progress:
                     self.rescore_run = run
             case AttemptFinished(attempt=attempt):
                 self.num_attempts += 1
+                if self.phase == "rescore":
+                    return  # its tokens and times are those of the original
                 self.num_decoded += attempt.usage.decode_passes > 0
                 self.latency_s += attempt.latency_s
                 self.usage += attempt.usage

@@ -31,6 +31,7 @@ def named_run(store: LoopStore, name: str, kinds: Sequence[RunKind] = ("suite", 
 
 def read_report(store: LoopStore, run: Run) -> tuple[RunReport, RunRecords]:
     """What a report begins with, and the samples to go through."""
+    from loopeng.cli.judge_views import judge_views
     from loopeng.report.run_report import RunReport
     from loopeng.run_rates import rates_of
     from loopeng.run_records import RunRecords
@@ -43,5 +44,6 @@ def read_report(store: LoopStore, run: Run) -> tuple[RunReport, RunRecords]:
         task=task,
         version=store.prompt_version(run.prompt_version_id),
         rates=rates_of(records, [spec.id for spec in task.evaluators]),
+        judges=tuple(judge_views(store, run.id)),
     )
     return report, records

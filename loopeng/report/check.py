@@ -132,6 +132,9 @@ def _cost_text(cost: CostEstimate, last_run: LastRun | None) -> str:
         lines.append(f"    {tokens} tokens, prompts estimated at {CHARS_PER_TOKEN} characters a token")
     if cost.least.price is not None and cost.most.price is not None:
         lines.append(f"    price {cost.least.price:.3g} to {cost.most.price:.3g}, at the prices of the evaluator")
+    if cost.judge_calls:
+        anchors = f" and {cost.anchor_calls:,} about anchors" if cost.anchor_calls else ""
+        lines.append(f"    plus up to {cost.judge_calls:,} calls of judges{anchors}; their tokens are not estimated")
     if cost.expected is not None and last_run is not None:
         lines.append(f"    as {last_run.run_id} went: {_expected_text(cost.expected, last_run.tokens_per_second)}")
     return "\n".join(lines)

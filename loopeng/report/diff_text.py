@@ -26,7 +26,7 @@ def diff_text(diff: RunDiff, answers: Mapping[Key, Answers]) -> str:
     """What changed, how much that is worth, and which samples; ``answers`` are those of some of them."""
     parts = [f"before: {diff.before.id}   after: {diff.after.id}"]
     parts[0] += "".join(
-        f"\n  {line}" for line in diff.differences or ("no difference but chance: same task and engine",)
+        f"\n  {line}" for line in diff.differences or ("no difference but chance and code: same task and engine",)
     )
     parts.append(_table(diff))
     parts.append(_counts(diff))
@@ -71,7 +71,10 @@ def _counts(diff: RunDiff) -> str:
         f"{count(diff.num_pairs, 'pair')}, the kept answer is the same text in {diff.num_same_text}; "
         f"dropped for errors: {diff.first.total.errors} of the first attempts, {diff.final.total.errors} in the end",
         "differences with 95 % intervals; p: exact McNemar test, two-sided (repeats: by sample, groups: by group)",
+        "the code of evaluators and agents is not compared: where it changed, it may be what made the difference",
     ]
+    if diff.other_inputs:
+        lines.append(f"other inputs under the same id, not compared: {_ids(diff.other_inputs)}")
     for run, keys in ((diff.before, diff.only_before), (diff.after, diff.only_after)):
         if keys:
             lines.append(f"only in {run.id}, not compared: {_ids(keys)}")
@@ -108,6 +111,7 @@ def diff_document(diff: RunDiff, answers: Mapping[Key, Answers]) -> dict[str, An
         "num_same_text": diff.num_same_text,
         "only_before": _keys(diff.only_before),
         "only_after": _keys(diff.only_after),
+        "other_inputs": _keys(diff.other_inputs),
         "first": _side(diff.first),
         "final": _side(diff.final),
         "answers": [key._asdict() | vars(each) for key, each in answers.items()],

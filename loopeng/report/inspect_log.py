@@ -17,7 +17,7 @@ from loopeng.report.json_report import json_text, with_list
 from loopeng.report.run_report import Records, RunReport
 from loopeng.run_rates import Rate
 from loopeng.run_records import Record
-from loopeng.schema import Attempt, EvalResult, Usage
+from loopeng.schema import Attempt, EvalResult, JudgeUsage, Usage
 
 __all__ = ["inspect_export"]
 
@@ -39,7 +39,7 @@ def inspect_export(report: RunReport, records: Records) -> Iterator[str]:
             "started_at": _time(run.created_at),
             "completed_at": "" if run.finished_at is None else _time(run.finished_at),
             "model_usage": {_model(report): _usage(report.summary.usage)},
-            "role_usage": {},
+            "role_usage": {"grader": _usage(report.judge_usage)} if report.judges else {},
         },
         "invalidated": False,
         "tags": [],
@@ -182,7 +182,7 @@ def _score(result: EvalResult, attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _usage(usage: Usage) -> dict[str, int]:
+def _usage(usage: Usage | JudgeUsage) -> dict[str, int]:
     return {
         "input_tokens": usage.prompt_tokens,
         "output_tokens": usage.generated_tokens,

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from loopeng.report.judges import judge_document
 from loopeng.report.run_report import REASONS_NOTE, Records, RunReport
 from loopeng.run_rates import PartRates, Rate
 from loopeng.run_records import Record
@@ -33,7 +34,9 @@ def json_report(report: RunReport, records: Records, *, targets: bool = False) -
         "exit_code": summary.exit_code(task),
         "interval": report.interval_note,
         "rates": {name: _part(part) for name, part in report.rates.items()},
+        "judges": [judge_document(view) for view in report.judges],
         "cost": {
+            "of": report.run.rescore_of or report.run.id,
             "attempts": summary.attempts,
             "error_attempts": summary.error_attempts,
             "usage": summary.usage,
@@ -57,7 +60,12 @@ def _part(part: PartRates) -> dict[str, Any]:
     }
     if part.pass_at_repeats is not None:
         some, every = part.pass_at_repeats
-        document["repeats"] = {"k": part.repeats, "pass_at_k": some, "pass_hat_k": every}
+        document["repeats"] = {
+            "k": part.repeats,
+            "pass_at_k": some,
+            "pass_hat_k": every,
+            "samples": part.repeated_samples,
+        }
     return document
 
 

@@ -21,15 +21,25 @@ class JudgeView:
     usage: JudgeUsage  # of the attempts; that of the anchors is in their report
     anchors: AnchorReport | None = None
 
+    @property
+    def total_usage(self) -> JudgeUsage:
+        """Of attempts and anchors."""
+        return self.usage if self.anchors is None else self.usage + self.anchors.usage
+
+    @property
+    def lines(self) -> list[str]:
+        """What it cost, its agreement with its anchors, and a warning where that is low."""
+        anchors = [] if self.anchors is None else _anchor_lines(self.anchors)
+        apart = self.usage == JudgeUsage() and self.anchors is not None  # of a part: its costs are told with the whole
+        return [f"{self.evaluator}:" if apart else f"{self.evaluator}: {_costs(self.usage)}", *anchors]
+
 
 def judges_text(views: Sequence[JudgeView]) -> str:
     """A line of costs for each judge, its agreement with its anchors, and a warning where that is low."""
     lines = ["judges"]
     for view in views:
-        own = view.usage != JudgeUsage() or view.anchors is None  # what a part costs is told with the whole
-        lines.append(f"  {view.evaluator}:" + (f" {_costs(view.usage)}" if own else ""))
-        if view.anchors is not None:
-            lines += [f"      {line}" for line in _anchor_lines(view.anchors)]
+        first, *others = view.lines
+        lines += [f"  {first}", *(f"      {line}" for line in others)]
     return "\n".join(lines)
 
 

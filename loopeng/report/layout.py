@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-__all__ = ["columns", "count", "excerpt", "moment", "rate"]
+__all__ = ["both_errors", "columns", "count", "excerpt", "moment", "rate"]
 
 
 def rate(passed: int, total: int) -> str:
@@ -34,6 +34,15 @@ def excerpt(text: str, width: int = 100) -> str:
     """
     line = "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
     return f'"{line}"' if len(line) <= width else f'"{line[: width - 1]}…"'
+
+
+def both_errors(first: int, final: int) -> str:
+    """How many could not be judged at the first attempt and in the end; one number where that is the same.
+
+    >>> both_errors(2, 2), both_errors(3, 0)
+    ('2', '3 at first, 0 in the end')
+    """
+    return str(final) if first == final else f"{first} at first, {final} in the end"
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: str = "") -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
-from loopeng.report.layout import count, excerpt
+from loopeng.report.layout import both_errors, count, excerpt
 from loopeng.report.run_report import REASONS_NOTE, Records, RunReport, share_text
+from loopeng.report.terminal import goal_text
+from loopeng.run_rates import EvaluatorRates, PartRates
 from loopeng.run_records import Record
 
 __all__ = ["markdown_report", "markdown_table", "markdown_text"]
@@ -21,14 +24,17 @@ def markdown_report(report: RunReport, records: Records) -> Iterator[str]:
     yield from _head(report)
     yield from _tables(report)
     yield from _failing(report, records)
+    yield from _judges(report)
     yield from _cost(report)
 
 
 def _head(report: RunReport) -> Iterator[str]:
-    run, task = report.run, report.task
-    rate = report.total.first if task.run.on == "first" else report.total.final
+    run, task, rate = report.run, report.task, report.counted
     yield f"## {markdown_text(run.task_name)}: {rate.passed} of {rate.judged} pass"
-    yield ("" if task.run.on == "final" else " at the first attempt") + "\n\n"
+    yield "" if task.run.on == "final" else " at the first attempt"
+    yield (f", {rate.errors} could not be judged" if rate.errors else "") + "\n\n"
+    if report.progress_note:
+        yield f"**{markdown_text(report.progress_note)}**\n\n"
     engine = " ".join(str(run.engine[key]) for key in ("kind", "model") if run.engine.get(key)) or "not recorded"
     facts = [
         f"run {_code(run.id)} ({run.kind}, {markdown_text(run.stop_reason or run.status)})",
@@ -39,16 +45,18 @@ def _head(report: RunReport) -> Iterator[str]:
     if run.rescore_of is not None:
         facts.append(f"outputs of {_code(run.rescore_of)} judged again")
     yield " · ".join(facts) + "\n"
+    if run.kind in ("suite", "rescore"):
+        yield f"\n{markdown_text(goal_text(report.summary, task.run))}\n"
 
 
 def _tables(report: RunReport) -> Iterator[str]:
     rows = [
-        (name, str(part.samples), share_text(part.first), share_text(part.final), str(part.final.errors))
+        (name, str(part.samples), share_text(part.first), share_text(part.final), _errors(part))
         for name, part in report.rates.items()
     ]
     yield "\n" + markdown_table(("split", "samples", "first attempt", "final", "errors"), rows)
     evaluators = [
-        (markdown_text(name), share_text(each.first), share_text(each.final), str(each.final.errors))
+        (markdown_text(name), share_text(each.first), share_text(each.final), _errors(each))
         for name, each in report.total.evaluators.items()
     ]
     yield "\n" + markdown_table(("evaluator", "first attempt", "final", "errors"), evaluators)
@@ -56,10 +64,13 @@ def _tables(report: RunReport) -> Iterator[str]:
     yield "\n" + " ".join(note for note in notes if note) + "\n"
 
 
+def _errors(rates: PartRates | EvaluatorRates) -> str:
+    return both_errors(rates.first.errors, rates.final.errors)
+
+
 def _failing(report: RunReport, records: Records) -> Iterator[str]:
     """The first samples that did not pass; the other formats have all of them."""
-    rate, on = report.total, report.task.run.on
-    counted = rate.first if on == "first" else rate.final
+    on, counted = report.task.run.on, report.counted
     number = counted.judged - counted.passed + counted.errors
     if not number:
         return
@@ -73,11 +84,10 @@ def _failing(report: RunReport, records: Records) -> Iterator[str]:
     yield f"\n{REASONS_NOTE}\n"
 
 
-def _first_failing(records: Records, on: str) -> list[Record]:
+def _first_failing(records: Records, on: Literal["final", "first"]) -> list[Record]:
     shown = []
     for record in records:
-        verdict = record.result.first_verdict if on == "first" else record.result.verdict
-        if verdict != "pass":
+        if record.verdict_on(on) != "pass":
             shown.append(record)
             if len(shown) == _MOST_FAILING:
                 break
@@ -99,6 +109,14 @@ def _row(report: RunReport, record: Record) -> tuple[str, ...]:
     )
 
 
+def _judges(report: RunReport) -> Iterator[str]:
+    if report.judges:
+        yield "\n### Judges\n\n"
+    for view in report.judges:
+        first, *others = map(markdown_text, view.lines)
+        yield "".join([f"- {first}\n", *(f"  - {line}\n" for line in others)])
+
+
 def _cost(report: RunReport) -> Iterator[str]:
     summary = report.summary
     parts = [
@@ -109,7 +127,9 @@ def _cost(report: RunReport) -> Iterator[str]:
     ]
     if summary.acceptance_length is not None:
         parts.append(f"acceptance length {summary.acceptance_length:.2f}")
-    yield f"\nCost: {' · '.join(parts)}\n"
+    original = report.run.rescore_of
+    head = "Cost" if original is None else f"Nothing was generated; the cost of {_code(original)}"
+    yield f"\n{head}: {' · '.join(parts)}\n"
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from loopeng.report.json_report import json_text, with_list
 from loopeng.report.run_report import Records, RunReport
 from loopeng.run_records import Record
-from loopeng.schema import Attempt, EvalResult, Usage
+from loopeng.schema import Attempt, EvalResult, JudgeUsage, Usage
 
 __all__ = ["promptfoo_export"]
 
@@ -31,7 +31,7 @@ def promptfoo_export(report: RunReport, records: Records) -> Iterator[str]:
             "successes": total.passed,
             "failures": total.judged - total.passed,
             "errors": total.errors,
-            "tokenUsage": _token_usage(report.summary.usage, report.summary.attempts),
+            "tokenUsage": _token_usage(report.summary.usage, report.summary.attempts, report.judge_usage),
             "durationMs": _duration_ms(report),
         },
     }
@@ -72,7 +72,7 @@ def _metrics(report: RunReport) -> dict[str, Any]:
         "assertPassCount": sum(rate.passed for rate in evaluators.values()),
         "assertFailCount": sum(rate.judged - rate.passed for rate in evaluators.values()),
         "totalLatencyMs": round(summary.latency_s * 1000),
-        "tokenUsage": _token_usage(summary.usage, summary.attempts),
+        "tokenUsage": _token_usage(summary.usage, summary.attempts, report.judge_usage),
         "namedScores": {name: rate.passed for name, rate in evaluators.items()},
         "namedScoresCount": {name: rate.judged for name, rate in evaluators.items()},
         "cost": 0,
@@ -85,7 +85,8 @@ def _duration_ms(report: RunReport) -> int:
     return round(seconds * 1000)
 
 
-def _token_usage(usage: Usage, num_requests: int) -> dict[str, Any]:
+def _token_usage(usage: Usage, num_requests: int, judges: JudgeUsage) -> dict[str, Any]:
+    """``assertions`` is what judges took."""
     counts = {
         "prompt": usage.prompt_tokens,
         "completion": usage.generated_tokens,
@@ -94,14 +95,22 @@ def _token_usage(usage: Usage, num_requests: int) -> dict[str, Any]:
         "numRequests": num_requests,
         "completionDetails": {"reasoning": 0, "acceptedPrediction": 0, "rejectedPrediction": 0},
     }
-    nothing = dict.fromkeys(("prompt", "completion", "cached", "total", "numRequests"), 0)
-    return counts | {"assertions": nothing | {"completionDetails": counts["completionDetails"]}}
+    assertions = {
+        "prompt": judges.prompt_tokens,
+        "completion": judges.generated_tokens,
+        "cached": 0,
+        "total": judges.total_tokens,
+        "numRequests": judges.num_calls,
+    }
+    return counts | {"assertions": assertions | {"completionDetails": counts["completionDetails"]}}
 
 
 def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
     attempt, verdict = record.best, record.result.verdict
     variables = _variables(record)
-    usage = _token_usage(record.usage, len(record.attempts))
+    asked = (JudgeUsage.of(each.metadata) for one in record.attempts for each in one.results)
+    judges = sum((each for each in asked if each is not None), JudgeUsage())
+    usage = _token_usage(record.usage, len(record.attempts), judges)
     reasons = {"pass": _PASSED, "fail": _ASSERTION, "error": _ERROR}
     error = "\n".join(report.why(attempt)) if verdict == "error" else None
     return {

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from loopeng.report.layout import columns, count, excerpt
+from loopeng.report.judges import judges_text
+from loopeng.report.layout import both_errors, columns, count, excerpt
 from loopeng.report.run_report import Records, RunReport, share_text
+from loopeng.report.terminal import goal_text
 from loopeng.run_records import Record
 
 __all__ = ["text_report"]
@@ -22,29 +24,37 @@ def text_report(report: RunReport, records: Records) -> Iterator[str]:
     yield f"run {run.id}  {run.task_name}, prompt {run.prompt_name} version {report.version.number}: {status}\n"
     if run.rescore_of is not None:
         yield f"outputs of {run.rescore_of}, judged again\n"
+    if run.kind in ("suite", "rescore"):
+        yield f"{goal_text(report.summary, report.task.run)}\n"
+    if report.progress_note:
+        yield f"{report.progress_note}\n"
     yield f"\n{_rates(report)}\n\n{_evaluators(report)}\n\n"
     yield f"in brackets: {report.interval_note}, in per cent\n"
     if report.repeats_note:
         yield f"{report.repeats_note}\n"
+    if report.judges:
+        yield f"\n{judges_text(report.judges)}\n"
     yield from _failing(report, records)
 
 
 def _rates(report: RunReport) -> str:
     rows = [("", "samples", "first attempt", "final", "errors")]
     for name, part in report.rates.items():
-        rows.append((name, str(part.samples), share_text(part.first), share_text(part.final), str(part.final.errors)))
+        errors = both_errors(part.first.errors, part.final.errors)
+        rows.append((name, str(part.samples), share_text(part.first), share_text(part.final), errors))
     return columns(rows, right=(1, 4), indent="  ")
 
 
 def _evaluators(report: RunReport) -> str:
     rows = [("evaluator", "first attempt", "final", "errors")]
     for name, each in report.total.evaluators.items():
-        rows.append((name, share_text(each.first), share_text(each.final), str(each.final.errors)))
+        errors = both_errors(each.first.errors, each.final.errors)
+        rows.append((name, share_text(each.first), share_text(each.final), errors))
     return columns(rows, right=(3,), indent="  ")
 
 
 def _failing(report: RunReport, records: Records) -> Iterator[str]:
-    counted = report.total.first if report.task.run.on == "first" else report.total.final
+    counted = report.counted
     number = counted.judged - counted.passed + counted.errors
     if not number:
         return

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from loopeng.report.evidence import finding_line, holdout_text
-from loopeng.report.layout import columns, count, excerpt, moment, rate
+from loopeng.report.layout import both_errors, columns, count, excerpt, moment, rate
 from loopeng.schema import FailurePattern, GateReport, Revision
 from loopeng.schema.task import RunSpec
 
@@ -26,6 +26,7 @@ __all__ = [
     "failures_text",
     "final_rate",
     "first_rate",
+    "goal_text",
     "proposal_text",
     "run_text",
     "short_evidence",
@@ -107,18 +108,25 @@ def run_text(
         _costs(summary),
     ]
     if goal is not None and run.status == "finished":
-        when = "in the end" if goal.on == "final" else "at the first attempt"
-        text = f"goal: {goal.min_pass_rate:.0%} of the samples pass {when}: ".replace("%", " %")
-        lines.append(text + _reached(summary, goal))
+        lines.append(goal_text(summary, goal))
     if previous is not None:
         lines.append(comparison_line(*previous, summary))
     return "\n".join(lines)
+
+
+def goal_text(summary: RunSummary, goal: RunSpec) -> str:
+    """What a run had to reach, and whether it did."""
+    when = "in the end" if goal.on == "final" else "at the first attempt"
+    text = f"goal: {goal.min_pass_rate:.0%} of the samples pass {when}: ".replace("%", " %")
+    return text + _reached(summary, goal)
 
 
 def _reached(summary: RunSummary, goal: RunSpec) -> str:
     """A sample in error says nothing about the prompt: where nothing else is left, nor does the run."""
     total = summary.total
     errors = total.errors if goal.on == "final" else total.first_errors
+    if summary.run.status != "finished":
+        return f"cannot be said, the run is not complete ({summary.run.status})"
     if errors == total.samples:
         return "cannot be judged, every sample is in error" if errors else "cannot be judged, nothing was run"
     reached = "reached" if summary.pass_rate(goal.on) >= goal.min_pass_rate else "not reached"
@@ -129,7 +137,7 @@ def _rates(summary: RunSummary, repeats: int) -> str:
     samples = "samples" if repeats == 1 else f"samples x {repeats} repeats"
     rows = [("", samples, "first attempt", "final", "errors")]
     for name, part in (("total", summary.total), *summary.splits.items()):
-        rows.append((name, str(part.samples), first_rate(part), final_rate(part), str(part.errors)))
+        rows.append((name, str(part.samples), first_rate(part), final_rate(part), both_errors(part.first_errors, part.errors)))
     return columns(rows, right=(1, 4), indent="  ")
 
 
@@ -143,7 +151,8 @@ def _costs(summary: RunSummary) -> str:
         parts.append(f"{summary.tokens_per_second:,.1f} tokens/s")
     if summary.acceptance_length is not None:
         parts.append(f"acceptance length {summary.acceptance_length:.2f}")
-    return " · ".join(parts)
+    spent = " · ".join(parts)
+    return spent if summary.run.rescore_of is None else f"nothing was generated; the original took: {spent}"
 
 
 def comparison_line(before: RunSummary, version: int, after: RunSummary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +12,12 @@ import pytest
 
 from loopeng import Attempt, Loop, Sample, evaluator
 from loopeng.attempt.events import AttemptFinished, ProgressEvent, RunFinished, RunStarted, SampleFinished
+from loopeng.cli.run_names import read_report
 from loopeng.errors import NotFoundError, UsageError
 from loopeng.ports import AgentContext, AgentResult
+from loopeng.report.json_report import json_report
+from loopeng.report.markdown import markdown_report
+from loopeng.report.terminal import run_text
 from loopeng.run_diff import Key
 from loopeng.schema import Task, Usage
 from loopeng.task_file import task_from_dict
@@ -79,6 +84,15 @@ def test_new_limits_are_judged_by_without_generating(loop: Loop, original: str) 
     )
     assert result.diff.num_same_text == 4
     assert store.attempts(original) == before
+
+
+def test_what_the_original_cost_is_told_as_the_originals(loop: Loop, original: str) -> None:
+    result = loop.rescore(original)
+    report, records = read_report(loop.store, result.run)
+    assert result.summary.tokens_per_second is None
+    assert f"Nothing was generated; the cost of `{original}`: 6 attempts" in "".join(markdown_report(report, records))
+    assert "nothing was generated; the original took: 6 attempts" in run_text(result.summary)
+    assert json.loads("".join(json_report(report, records)))["cost"]["of"] == original
 
 
 def test_an_unchanged_task_gives_the_same_verdicts(loop: Loop, original: str) -> None:

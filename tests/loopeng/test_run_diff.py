@@ -74,6 +74,26 @@ def test_the_same_run_twice_differs_in_nothing(db: Path) -> None:
     assert low < 0 < high
 
 
+def test_an_id_that_means_something_else_by_now_is_no_pair(db: Path) -> None:
+    """Sample b was rewritten between the runs: its two answers are to different questions."""
+    before = _run(db, dict.fromkeys("abcd", "bad"))
+    after = _run(db, dict.fromkeys("abcd", "good"), words=LETTERS | {"b": "b, but asked otherwise"})
+    diff = _diff(db, before, after)
+    assert (diff.num_pairs, diff.other_inputs) == (3, (Key("b", 0),))
+    assert diff.first.total.fixed == (Key("a", 0), Key("c", 0), Key("d", 0))
+    assert diff.only_before == diff.only_after == ()
+    assert "other inputs under the same id, not compared: b" in diff_text(diff, {})
+    assert diff_document(diff, {})["other_inputs"] == [{"sample_id": "b", "repeat": 0}]
+
+
+def test_equal_tasks_may_run_other_code(db: Path) -> None:
+    """An evaluator's function was changed between the runs; nothing that is stored says so, and so the text does."""
+    run = _run(db, dict.fromkeys("abcd", "good"))
+    said = diff_text(_diff(db, run, run), {})
+    assert "no difference but chance and code: same task and engine" in said
+    assert "the code of evaluators and agents is not compared" in said
+
+
 def test_the_other_way_round_fixed_is_broken(db: Path) -> None:
     before = _run(db, {"a": "bad", "b": "bad", "c": "bad", "d": "good"})
     after = _run(db, dict.fromkeys("abcd", "good"))

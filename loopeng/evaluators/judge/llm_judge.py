@@ -113,6 +113,11 @@ class LlmJudge(ModelJudge[JudgeParams]):
         texts = [each.description for each in self.criteria] + [self.params.reference or ""]
         return super().placeholders.union(*map(placeholders_in, texts))
 
+    @property
+    def num_questions(self) -> int:
+        """Asked of one answer."""
+        return self.params.votes
+
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         asker = self.asker(context, context.cache)
         tallies, rulings = self._judge(asker, sample, attempt.text)

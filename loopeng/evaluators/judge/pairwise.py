@@ -41,6 +41,7 @@ class Pairwise(ModelJudge[PairwiseParams]):
     type_name: ClassVar[str] = "pairwise"
     params_model = PairwiseParams
     negated_category = "pairwise.not_lost"
+    num_questions: ClassVar[int] = 2  # asked of one answer: both orders
 
     @property
     def categories(self) -> frozenset[str]:

@@ -60,6 +60,40 @@ def test_a_run_shows_cost_agreement_and_doubt_and_the_next_asks_only_what_is_new
     assert judge["anchors"]["usage"]["num_asked_again"] == 1
 
 
+def test_written_reports_exports_and_rescores_know_the_judge(shop: Shop, invoke: Invoke) -> None:
+    """Its cost, and how far it agrees with people; a rescore judges the anchors anew, as a run does."""
+    add_judge(shop)
+    invoke("run", "--no-improve", code=3)
+    document = json.loads(invoke("report", "-f", "json").stdout)
+    (judge,) = document["judges"]
+    assert judge["usage"]["num_calls"] > 0 and judge["anchors"]["accuracy"] == {"calm": 0.75}
+    for kind in ("text", "md", "junit"):
+        told = invoke("report", "-f", kind).stdout.replace("\\", "")
+        assert "agrees with 3/4 (75 %)" in told and "do not trust this judge there" in told
+    calls = judge["usage"]["num_calls"] + judge["anchors"]["usage"]["num_calls"]
+    exported = json.loads(invoke("export").stdout)["results"]
+    assert exported["stats"]["tokenUsage"]["assertions"]["numRequests"] == calls
+    each = [result["tokenUsage"]["assertions"]["numRequests"] for result in exported["results"]]
+    assert sum(each) == judge["usage"]["num_calls"]
+    role = json.loads(invoke("export", "-f", "inspect").stdout)["stats"]["role_usage"]["grader"]
+    assert role["total_tokens"] == exported["stats"]["tokenUsage"]["assertions"]["total"] > 0
+
+    shop.write("anchors.jsonl", '{"answer": "A mug.", "expect": "pass"}\n')
+    rescored = json.loads(invoke("rescore", "--json", code=3).stdout)["run"]["id"]
+    with LoopStore.open(shop.db) as store:
+        (report,) = store.anchor_reports(rescored)
+    assert (report.num_anchors, report.criteria[0].accuracy) == (1, 1.0)
+
+
+def test_check_says_how_often_a_judge_will_be_asked(shop: Shop, invoke: Invoke) -> None:
+    """15 samples, two attempts, three votes; and the anchors."""
+    add_judge(shop)
+    shop.change("    anchors:", "    votes: 3\n    anchors:")
+    assert "plus up to 90 calls of judges and 12 about anchors" in invoke("check").stdout
+    cost = json.loads(invoke("check", "--json").stdout)["cost"]
+    assert (cost["judge_calls"], cost["anchor_calls"]) == (90, 12)
+
+
 def test_check_finds_mistakes_in_a_judge_and_asks_none(shop: Shop, invoke: Invoke) -> None:
     add_judge(shop)
     invoke("check")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -140,7 +141,8 @@ def test_no_cell_begins_as_a_formula(text: str) -> None:
 
 def test_markdown_shows_hostile_text_as_text(run_of: Run) -> None:
     page = _joined(markdown_report, run_of())
-    assert page.startswith("## hostile \\<task\\> \\& co: 1 of 7 pass\n")
+    assert page.startswith("## hostile \\<task\\> \\& co: 1 of 7 pass, 1 could not be judged\n")
+    assert "goal: 100 % of the samples pass in the end: not reached by those that could be judged" in page
     assert "| says-good | 1/8 (12 %) [2, 47] |" in page
     assert "### 7 samples did not pass" in page
     assert "Reasons may hold expected answers" in page
@@ -179,10 +181,10 @@ def test_repeats_are_clustered_by_sample(run_of: Run) -> None:
     total = _strict(_joined(json_report, written))["rates"]["total"]
     assert (total["final"]["passed"], total["final"]["judged"], total["final"]["clusters"]) == (5, 12, 4)
     assert total["final"]["low"] < 0.08 and total["final"]["high"] > 0.85
-    assert total["repeats"] == {"k": 3, "pass_at_k": 0.5, "pass_hat_k": 0.25}
+    assert total["repeats"] == {"k": 3, "pass_at_k": 0.5, "pass_hat_k": 0.25, "samples": 4}
     text = _joined(text_report, written)
     assert "clustered by sample" in text
-    assert "of 3 first attempts at a sample, one passes for 50 % of the samples, all for 25 %" in text
+    assert "of 3 first attempts at a sample, one passes for 50 % of the samples, all for 25 % (4 samples with 3 that" in text
     assert "clustered by sample" in _joined(markdown_report, written)
 
 
@@ -199,7 +201,8 @@ def test_an_empty_run_can_be_written(run_of: Run) -> None:
     written = run_of(limits={"total_time_s": 1e-9})
     assert written.report.run.status == "budget"
     assert _strict(_joined(json_report, written))["samples"] == []
-    assert defusedxml.ElementTree.fromstring(_joined(junit_report, written)).get("tests") == "0"
+    root = defusedxml.ElementTree.fromstring(_joined(junit_report, written))
+    assert (root.get("tests"), root.get("errors")) == ("1", "1"), "a run that is not complete is not green"
     assert "0/0" in _joined(text_report, written)
     assert "0 of 0 pass" in _joined(markdown_report, written)
     assert _joined(csv_report, written) == ""
@@ -207,6 +210,49 @@ def test_an_empty_run_can_be_written(run_of: Run) -> None:
     log = _strict(_joined(inspect_export, written))
     jsonschema.validate(log, INSPECT_LOG)
     assert log["status"] == "cancelled"
+
+
+def test_a_run_that_was_stopped_says_how_far_it_came(run_of: Run) -> None:
+    """Everything that was judged is right, and yet no report looks like a success."""
+    written = run_of({name: "good" for name in "abcde"}, run={"repeats": 2}, limits={"attempts": 4})
+    told = "not complete (limits.attempts: 4 of 4 attempts made): 4 of the task's 10 samples are finished"
+    assert told in _joined(text_report, written)
+    assert f"**{told}**" in _joined(markdown_report, written).replace("\\", "")
+    assert "goal: 100 % of the samples pass in the end: cannot be said" in _joined(text_report, written)
+    root = defusedxml.ElementTree.fromstring(_joined(junit_report, written))
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "0", "1")
+    assert [each.get("message") for each in root.iter("error")] == [told]
+    assert sum(int(suite.get("errors") or 0) for suite in root) == 1
+
+
+def test_errors_of_first_attempts_are_told_where_they_were_mended(run_of: Run) -> None:
+    """One of five could not be judged at first; in the end all could."""
+    changes = {"loop": {"max_attempts": 2, "retry": "resample"}, "run": {"on": "first", "min_pass_rate": 0.5}}
+    written = run_of({**{name: "good" for name in "abcd"}, "e": ["boom", "good"]}, **changes)
+    for write in (text_report, markdown_report):
+        assert "1 at first, 0 in the end" in _joined(write, written)
+    assert "4 of 4 pass at the first attempt, 1 could not be judged" in _joined(markdown_report, written)
+    assert "goal: 50 % of the samples pass at the first attempt: reached by those" in _joined(text_report, written)
+
+
+def test_pass_at_k_says_what_it_stands_on(run_of: Run) -> None:
+    """One repeat of b could not be judged: what the others say is said of them alone."""
+    written = run_of({"a": ["good"], "b": ["good", "boom"], "c": ["bad"]}, run={"repeats": 2})
+    assert _strict(_joined(json_report, written))["rates"]["total"]["repeats"] == {
+        "k": 2,
+        "pass_at_k": 0.5,
+        "pass_hat_k": 0.5,
+        "samples": 2,
+    }
+    assert "(2 samples with 2 that could be judged)" in _joined(text_report, written)
+
+
+def test_junit_has_times_that_its_schema_takes(run_of: Run) -> None:
+    root = defusedxml.ElementTree.fromstring(_joined(junit_report, run_of()))
+    for suite in root:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp") or "")
+        cases = [float(case.get("time") or "") for case in suite.iter("testcase")]
+        assert float(suite.get("time") or "") == pytest.approx(sum(cases), abs=0.001 * (len(cases) + 1))
 
 
 def test_promptfoo_finds_what_it_needs(run_of: Run) -> None:
