@@ -14,17 +14,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from loopeng.errors import TaskError
 from loopeng.schema import Sample, Split, content_hash
+from loopeng.schema.base import SPLITS
 from loopeng.schema.task import DatasetSpec
 from loopeng.validation import did_you_mean
 from loopeng.yaml_lines import read_text
 
 __all__ = ["Row", "assign_split", "make_samples", "read_rows"]
 
-_SPLITS: tuple[Split, ...] = get_args(Split)
 _RESERVED = {
     "rules": "rename the field",
     "target": "name it in the task file, as in dataset: {target: target}, or rename the field",
@@ -98,11 +98,11 @@ def assign_split(key: str, shares: Mapping[Split, float]) -> Split:
     """
     digest = hashlib.sha256(f"loopeng split 1:{key}".encode()).digest()
     point = int.from_bytes(digest[:8]) / 2**64
-    for split in _SPLITS:
+    for split in SPLITS:
         point -= shares.get(split, 0.0)
         if point < 0:
             return split
-    return max(_SPLITS, key=lambda split: shares.get(split, 0.0))  # the shares add up to a hair less than 1
+    return max(SPLITS, key=lambda split: shares.get(split, 0.0))  # the shares add up to a hair less than 1
 
 
 def _sample(row: Row, spec: DatasetSpec) -> Sample:
@@ -130,10 +130,10 @@ def _key(row: Row, name: str) -> str:
 
 def _given_split(row: Row, name: str) -> Split:
     value = row.get(name)
-    for split in _SPLITS:
+    for split in SPLITS:
         if isinstance(value, str) and value.strip() == split:
             return split
-    hint = did_you_mean(str(value), _SPLITS) or f"write {', '.join(_SPLITS[:-1])} or {_SPLITS[-1]}"
+    hint = did_you_mean(str(value), SPLITS) or f"write {', '.join(SPLITS[:-1])} or {SPLITS[-1]}"
     raise row.error(f"{name!r} is {value!r}, which is no split", hint)
 
 

@@ -17,16 +17,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from loopeng.attempt.anchors import judge_anchors
 from loopeng.attempt.best import sample_result
 from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, SampleFinished
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.judging import judged
-from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
+from loopeng.errors import ConflictError, NotFoundError, UsageError
+from loopeng.evaluators.parts import walk_parts
+from loopeng.evaluators.python import FunctionEvaluator
+from loopeng.ports import Evaluator
 from loopeng.run_records import Record, RunRecords
 from loopeng.schema import Attempt, Run, Sample, SampleResult, Task
-from loopeng.schema.attempts import RESCORE_OF, RunStatus
+from loopeng.schema.attempts import RESCORE_OF
 from loopeng.store import LoopStore, hold_lease
 from loopeng.task_file import load_task
 
@@ -45,15 +49,21 @@ class Rescored:
     left_out: tuple[str, ...] = ()
 
 
-def present_task(store: LoopStore, run: Run) -> Task:
-    """The task of a run as its file says now; as it was where there is no such file any more. Raises TaskError."""
+def present_task(store: LoopStore, run: Run, path: Path | None = None) -> Task:
+    """The task of a run as its file says now; as it was where there is no such file any more. Raises TaskError.
+
+    ``path`` is where the file is now, if not where it was.
+    """
     stored = store.task(run.task_hash)
-    return load_task(stored.path) if stored.path is not None and stored.path.is_file() else stored
+    path = path or stored.path
+    return load_task(path) if path is not None and path.is_file() else stored
 
 
 def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | None = None) -> Rescored:
     """Judge what a run made with the evaluators of ``harness``, in ``jobs`` threads; rows come in the run's order.
 
+    Without ``jobs`` there is a thread for each of a few cores, but a single one where a function of the user's judges:
+    nobody promised that it may be called from several at once.
     ``resume`` goes on with the newest rescore of this run that was stopped. Raises NotFoundError, UsageError where
     the run made nothing that the task's samples can be matched with, ConflictError where another process is at work
     on the same rescore; KeyboardInterrupt once everything is saved.
@@ -65,8 +75,15 @@ def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | 
     with hold_lease(store, f"run:{run.id}") as held:
         if not held:
             raise ConflictError(f"another process is at work on {run.id}")
-        run = _judge_all(harness, run, original, samples, jobs or min(os.cpu_count() or 1, _MOST_JOBS))
+        run = _judge_all(harness, run, original, samples, jobs or _jobs(harness.evaluators))
     return Rescored(run, original, left_out)
+
+
+def _jobs(evaluators: Iterable[Evaluator]) -> int:
+    if any(isinstance(each, FunctionEvaluator) for _, each in walk_parts(evaluators)):
+        return 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST_JOBS)
 
 
 def _matched(store: LoopStore, original: Run, task: Task) -> tuple[dict[str, Sample], tuple[str, ...]]:
@@ -125,18 +142,14 @@ def _judge_all(harness: Harness, run: Run, original: Run, samples: dict[str, Sam
         for record in RunRecords(store, original, harness.task)
         if record.result.sample_id in samples and (record.result.sample_id, record.result.repeat) not in finished
     )
-    status: RunStatus = "finished"
-    reason = None
     try:
         for sample, attempts in _side_by_side(harness, run, records, samples, jobs):
             _save(harness, run, sample, attempts)
         judge_anchors(harness, run)
-    except BudgetStop as stop:
-        status, reason = "budget", str(stop)
     except KeyboardInterrupt:
         store.finish_run(run.id, "interrupted", "interrupted")
         raise
-    run = store.finish_run(run.id, status, reason)
+    run = store.finish_run(run.id, "finished")
     harness.on_event(RunFinished(run))
     return run
 

@@ -26,18 +26,11 @@ class AttemptResult:
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """What a run came to. ``proposals`` are those it made or moved on; ``failures`` the patterns it showed.
-
-    ``improve_error`` is what stopped the work on proposals; the run itself is complete all the same.
-    """
+class _Summarized:
+    """What a run and a rescore have in common."""
 
     summary: RunSummary
     task: Task
-    samples: tuple[SampleResult, ...]
-    failures: tuple[FailurePattern, ...]
-    proposals: tuple[Proposal, ...]
-    improve_error: LoopError | None = None
 
     @property
     def run(self) -> Run:
@@ -45,14 +38,27 @@ class RunResult:
         return self.summary.run
 
     @property
-    def passed(self) -> bool:
-        """Whether the run is complete, without errors, at the task's ``run.min_pass_rate``."""
-        return self.summary.exit_code(self.task) == 0
-
-    @property
     def score(self) -> float:
         """The pass rate that the threshold looks at (``run.on``)."""
         return self.summary.pass_rate(self.task.run.on)
+
+
+@dataclass(frozen=True)
+class RunResult(_Summarized):
+    """What a run came to. ``proposals`` are those it made or moved on; ``failures`` the patterns it showed.
+
+    ``improve_error`` is what stopped the work on proposals; the run itself is complete all the same.
+    """
+
+    samples: tuple[SampleResult, ...]
+    failures: tuple[FailurePattern, ...]
+    proposals: tuple[Proposal, ...]
+    improve_error: LoopError | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run is complete, without errors, at the task's ``run.min_pass_rate``."""
+        return self.summary.exit_code(self.task) == 0
 
     @property
     def exit_code(self) -> int:
@@ -62,23 +68,11 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class RescoreResult:
+class RescoreResult(_Summarized):
     """What judging a run again came to. ``left_out`` names samples that are gone from the task, or have new inputs."""
 
-    summary: RunSummary
-    task: Task
     diff: RunDiff
     left_out: tuple[str, ...] = ()
-
-    @property
-    def run(self) -> Run:
-        """The new run's row."""
-        return self.summary.run
-
-    @property
-    def score(self) -> float:
-        """The pass rate that the threshold looks at (``run.on``)."""
-        return self.summary.pass_rate(self.task.run.on)
 
     @property
     def exit_code(self) -> int:

@@ -11,10 +11,10 @@ from typing import Literal
 from loopeng.run_records import Record
 from loopeng.run_statistics import Cluster, clustered_interval, pass_at_k
 from loopeng.schema import Attempt
+from loopeng.schema.base import SPLITS
 
 __all__ = ["EvaluatorRates", "PartRates", "Rate", "rates_of"]
 
-_SPLITS = ("gate", "reflect", "holdout")
 _SIDES: tuple[Literal["first", "final"], ...] = ("first", "final")
 
 
@@ -128,7 +128,7 @@ def rates_of(records: Iterable[Record], evaluators: Sequence[str] = ()) -> dict[
     for record in records:
         total.count(record)
         splits[record.result.split].count(record)
-    parts = {"total": total} | {split: splits[split] for split in _SPLITS if split in splits}
+    parts = {"total": total} | {split: splits[split] for split in SPLITS if split in splits}
     return {name: part.done(evaluators) for name, part in parts.items()}
 
 

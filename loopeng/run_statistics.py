@@ -14,7 +14,12 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from loopeng.improve.gate.statistics import mcnemar_p, paired_effect_interval, proportion_interval
+from loopeng.improve.gate.statistics import (
+    mcnemar_p,
+    newcombe_interval,
+    paired_effect_interval,
+    proportion_interval,
+)
 from loopeng.schema import PairedCount
 
 __all__ = ["Cluster", "PairedCluster", "clustered_interval", "paired_interval", "pass_at_k", "two_sided_p"]
@@ -98,17 +103,9 @@ def paired_interval(clusters: Sequence[PairedCluster], pairs: PairedCount) -> tu
     if pairs.num_pairs == len(counted):
         return paired_effect_interval(pairs)
     before, after = pairs.baseline_passed / pairs.num_pairs, pairs.candidate_passed / pairs.num_pairs
-    before_low, before_high = clustered_interval([Cluster(each.before, each.total) for each in counted])
-    after_low, after_high = clustered_interval([Cluster(each.after, each.total) for each in counted])
-    correlation = _correlation(counted, before, after)
-
-    def distance(first: float, second: float) -> float:
-        return math.sqrt(max(first**2 - 2 * correlation * first * second + second**2, 0.0))
-
-    effect = after - before
-    low = effect - distance(after - after_low, before_high - before)
-    high = effect + distance(after_high - after, before - before_low)
-    return max(low, -1.0), min(high, 1.0)
+    first = clustered_interval([Cluster(each.before, each.total) for each in counted])
+    second = clustered_interval([Cluster(each.after, each.total) for each in counted])
+    return newcombe_interval((before, *first), (after, *second), _correlation(counted, before, after))
 
 
 def _correlation(clusters: Sequence[PairedCluster], before: float, after: float) -> float:

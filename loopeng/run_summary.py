@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loopeng.schema import Run, SampleResult, Task, Usage
+from loopeng.schema.base import SPLITS
 from loopeng.store import LoopStore
 
 __all__ = ["RunSummary", "SplitSummary", "summarize"]
 
-_SPLITS = ("gate", "reflect", "holdout")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def summarize(store: LoopStore, run_id: str, task: Task | None = None) -> RunSum
         total=SplitSummary.of(results),
         splits={
             split: SplitSummary.of(result for result in results if result.split == split)
-            for split in _SPLITS
+            for split in SPLITS
             if any(result.split == split for result in results)
         },
         attempts=totals.num_attempts,

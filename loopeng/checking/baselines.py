@@ -41,12 +41,16 @@ class TargetTrial:
 
 @dataclass(frozen=True)
 class Baselines:
-    """Everything that was tried. ``errors``: by evaluator, the samples it could not judge, and the first error."""
+    """Everything that was tried. ``errors``: by evaluator, the samples it could not judge, and the first error.
+
+    ``never`` are the evaluators that could judge nothing at all, those that only watch left out.
+    """
 
     num_samples: int
     baselines: tuple[Baseline, ...]
     targets: tuple[TargetTrial, ...]
     errors: dict[str, tuple[tuple[str, ...], str]]
+    never: frozenset[str] = frozenset()
 
 
 def try_baselines(bench: Bench) -> Baselines:
@@ -59,19 +63,21 @@ def try_baselines(bench: Bench) -> Baselines:
         (f"always {_quoted(constant)}" if is_guess else repr(constant), is_guess, lambda sample: constant),
     ]
     errors: dict[str, dict[str, str]] = {}
+    able: set[str] = set()
     baselines = []
     for name, guess, answer in answers if bench.tried else ():
         judged = {sample.id: bench.judge(sample, answer(sample)) for sample in bench.samples}
-        _note_errors(errors, judged)
+        _note_errors(errors, able, judged)
         baselines.append(_baseline(bench, name, guess, judged))
     with_target = [sample for sample in bench.samples if sample.target is not None]
     of_targets = {sample.id: bench.judge(sample, target_text(sample.target)) for sample in with_target}
-    _note_errors(errors, of_targets)
+    _note_errors(errors, able, of_targets)
     return Baselines(
         num_samples=len(bench.samples),
         baselines=tuple(baselines),
         targets=_target_trials(bench, of_targets),
         errors={name: (tuple(by_id), next(iter(by_id.values()))) for name, by_id in errors.items()},
+        never=frozenset(errors.keys() - able - bench.task.watching),
     )
 
 
@@ -97,10 +103,14 @@ def _quoted(text: str) -> str:
     return repr(line if len(line) <= _SHOWN else line[: _SHOWN - 3] + "...")
 
 
-def _note_errors(errors: dict[str, dict[str, str]], judged: dict[str, tuple[EvalResult, ...]]) -> None:
+def _note_errors(
+    errors: dict[str, dict[str, str]], able: set[str], judged: dict[str, tuple[EvalResult, ...]]
+) -> None:
     for sample_id, results in judged.items():
         for result in results:
-            if result.error is not None:
+            if result.error is None:
+                able.add(result.evaluator)
+            else:
                 errors.setdefault(result.evaluator, {}).setdefault(sample_id, result.error)
 
 

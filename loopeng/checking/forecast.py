@@ -25,7 +25,7 @@ class PowerAt:
 
 @dataclass(frozen=True)
 class GateForecast:
-    """The next look, and its power at the stated alternative: at the last run's base rate, or at several."""
+    """The next look, and its power at the stated alternative: at the base rate that a gate would plan with, or at several."""
 
     num_samples: int  # those a gate would run: no more than gate.samples, and none of the reflect split
     look: int
@@ -54,7 +54,7 @@ def forecast_gate(task: Task, last_run: LastRun | None) -> GateForecast | None:
         look=look,
         alpha=alpha,
         min_power=task.gate.min_power,
-        base_rate_from=None if known is None or last_run is None else last_run.run_id,
+        base_rate_from=last_run.gate_rate_from if last_run is not None else None,
         powers=tuple(
             PowerAt(rate, expected_power(number, rate, alpha), samples_for_power(task.gate.min_power, rate, alpha))
             for rate in rates

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from datetime import datetime
 from typing import Any
 
 import typer
-from pydantic import BaseModel
+
+from loopeng.report.layout import plain_value
 
 __all__ = ["ask", "can_ask", "colour_diff", "note", "print_json", "print_text", "printable"]
 
@@ -50,7 +50,7 @@ def ask(question: str) -> bool:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
-    typer.echo(json.dumps(value, default=_plain, ensure_ascii=False, indent=2))
+    typer.echo(json.dumps(value, default=plain_value, ensure_ascii=False, indent=2))
 
 
 def colour_diff(text: str) -> str:
@@ -60,11 +60,3 @@ def colour_diff(text: str) -> str:
     'a \\x1b[32m{+b+}\\x1b[0m'
     """
     return _CHANGE.sub(lambda m: typer.style(m[0], fg="red" if m[1] is not None else "green"), text)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return str(value)

@@ -64,7 +64,11 @@ def report(
 ) -> None:
     """Write a run: rates with intervals per split and evaluator, and its samples.
 
-    Reports are for people: the evaluators' reasons may hold expected answers, also without --targets.
+    Reports are for people: the evaluators' reasons may hold expected answers, also without --targets. In csv, text
+    that begins with = + - or @ gets an apostrophe in front, so that no spreadsheet runs it as a formula.
+
+    'loopeng runs show' has the failures a run showed and the proposals; 'loopeng runs diff' compares two runs.
+    Exits with 0 whatever the run came to.
 
     \b
     Example:

@@ -15,7 +15,7 @@ from loopeng.cli.options import Db, Json, Quiet
 if TYPE_CHECKING:
     from loopeng.cli.progress import Progress
     from loopeng.results import RescoreResult
-    from loopeng.schema import Task
+    from loopeng.schema import Run, Task
     from loopeng.store import LoopStore
 
 __all__ = ["RescoreOptions", "register", "rescore"]
@@ -49,7 +49,16 @@ def rescore(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest rescore that was stopped.")] = False,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, max=64, metavar="N", help="Samples judged side by side.")
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            max=64,
+            metavar="N",
+            help="Samples judged side by side, each in a thread. Default: one for each of up to 8 cores; 1 where a "
+            "Python function of yours judges, which may not be made for several threads.",
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -57,7 +66,9 @@ def rescore(
 ) -> None:
     """Judge a run's outputs again, without generating: after a change of evaluators, or of expected answers.
 
-    Makes a run of kind rescore, and shows what differs from the original.
+    Makes a run of kind rescore, and shows what differs from the original. 'loopeng report' shows the whole of it.
+
+    Exits as 'loopeng run' does: 0 threshold met, 3 below run.min_pass_rate, 4 samples in error, 130 interrupted.
 
     \b
     Example:
@@ -82,7 +93,7 @@ def _rescore_and_report(options: RescoreOptions, db: Path | None) -> int:
         if not options.resume:
             _mention_unfinished(loop.store, original.id, options, database)
         with redirect_stdout(sys.stderr):  # the user's modules may print when they are imported
-            task = _task(loop.store, original.task_hash, options.task, database)
+            task = _task(loop.store, original, options.task, database)
         display = LiveProgress(quiet=options.quiet or read_settings().quiet)
         try:
             with display:
@@ -136,18 +147,18 @@ def _print(store: LoopStore, result: RescoreResult, *, json: bool) -> None:
         print_text(diff_text(result.diff, {}))
 
 
-def _task(store: LoopStore, task_hash: str, chosen: Path | None, database: Path) -> Task:
+def _task(store: LoopStore, original: Run, chosen: Path | None, database: Path) -> Task:
     """The file that was named, else the run's own as it is now, else the task as it was."""
     from loopeng.cli.output import note
     from loopeng.cli.places import found_task_file, from_here, task_file
+    from loopeng.rescoring import present_task
     from loopeng.task_file import load_task
 
     if chosen is not None:
         return load_task(task_file(chosen))
-    stored = store.task(task_hash)
-    path = found_task_file(stored.path, database)
-    if path is None or not path.is_file():
+    path = found_task_file(store.task(original.task_hash).path, database)
+    if path is not None and path.is_file():
+        note(f"judged by {from_here(path)}")
+    else:
         note("the task's file is not there any more: judged by the task as it was")
-        return stored
-    note(f"judged by {from_here(path)}")
-    return load_task(path)
+    return present_task(store, original, path)

@@ -57,7 +57,9 @@ def show(
     json: Json = False,
     db: Db = None,
 ) -> None:
-    """Show one run: rates per split, costs, the failures it showed.
+    """Show one run: rates per split, costs, the failures it showed, the proposals that wait.
+
+    'loopeng report' has intervals, rates by evaluator and every sample, and writes files.
 
     \b
     Example:
@@ -92,6 +94,8 @@ def diff(
     db: Db = None,
 ) -> None:
     """Compare two runs pair by pair: what the second one fixed and broke, and how much that is worth.
+
+    Exits with 0 whatever the difference is. 'loopeng rescore' compares a run with itself under other evaluators.
 
     \b
     Example:

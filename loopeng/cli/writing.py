@@ -17,18 +17,18 @@ from loopeng.errors import UsageError
 __all__ = ["Output", "write_pieces"]
 
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file; - is stdout, the default.")
 ]
 
 
 def write_pieces(pieces: Iterable[str], path: Path | None) -> None:
     """Write the pieces one after the other, in UTF-8. A kill leaves the old file, never half of the new one."""
-    if path is not None:
+    if path is not None and str(path) != "-":
         _write_file(pieces, path)
         note(f"written to {path}")
         return
     for piece in pieces:
-        text = printable(piece) if sys.stdout.isatty() else piece
+        text = printable(piece.replace("\r\n", "\n")) if sys.stdout.isatty() else piece
         typer.echo(text.encode("utf-8", "backslashreplace"), nl=False)
 
 

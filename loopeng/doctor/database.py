@@ -24,11 +24,7 @@ def examine_database(path: Path) -> Iterator[Finding]:
     yield _file(state)
     if not state.is_current:
         return
-    if state.unfinished_runs:
-        text = f"not finished: {_listed(state.unfinished_runs)}"
-        yield Finding("runs", "warn", text, "'loopeng run --resume' goes on; a new run leaves it behind")
-    else:
-        yield Finding("runs", "ok", "none is unfinished")
+    yield _runs(state)
     yield _proposals(state)
     yield _leases(state)
 
@@ -49,6 +45,18 @@ def _file(state: DatabaseState) -> Finding:
     if state.journal_mode != "wal":
         return Finding("database", "warn", text, "nothing: the next command that opens it sets WAL")
     return Finding("database", "ok", text)
+
+
+def _runs(state: DatabaseState) -> Finding:
+    """Those of suites count more: where one is left, a rescore is not told of."""
+    if state.unfinished_runs:
+        text = f"not finished: {_listed(state.unfinished_runs)}"
+        remedy = "'loopeng run --resume TASK' with the task's file goes on; a new run leaves it behind"
+        return Finding("runs", "warn", text, remedy)
+    if state.unfinished_rescores:
+        text = f"not finished: rescore {_listed(state.unfinished_rescores)}"
+        return Finding("runs", "warn", text, "'loopeng rescore RUN --resume' goes on with that of RUN")
+    return Finding("runs", "ok", "none is unfinished")
 
 
 def _proposals(state: DatabaseState) -> Finding:

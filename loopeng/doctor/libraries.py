@@ -13,14 +13,16 @@ from loopeng.doctor.findings import Finding
 __all__ = ["Requirement", "examine_libraries", "read_requirement"]
 
 _PACKAGE = "loopeng"
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(?:>=\s*([\d.]+))?\s*(?:;\s*(.*))?")
+_BOUNDS = r"(?:(?:===|[<>=!~]=|[<>])\s*[\w.*+!-]+\s*,?\s*)*"  # as in >=2.9, !=3.1.*, <4
+_REQUIREMENT = re.compile(rf"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?({_BOUNDS})\)?\s*(?:;\s*(.*))?")
+_LEAST = re.compile(r"(?:>=|~=)\s*([\d.]+)")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 _FOR_DEVELOPERS = "dev"
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """A library with its least version, and the extra that asks for it (None: always)."""
+    """A library with its least version, and the extra that asks for it (None: always). Other bounds are pip's to see."""
 
     name: str
     least: str | None
@@ -47,8 +49,8 @@ def read_requirement(text: str) -> Requirement:
     match = _REQUIREMENT.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"cannot read the requirement {text!r}")
-    extra = _EXTRA.search(match[3] or "")
-    return Requirement(match[1], match[2], extra[1] if extra else None)
+    least, extra = _LEAST.search(match[2]), _EXTRA.search(match[3] or "")
+    return Requirement(match[1], least[1] if least else None, extra[1] if extra else None)
 
 
 def examine_libraries() -> Iterator[Finding]:

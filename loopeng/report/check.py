@@ -8,13 +8,11 @@ from typing import Any
 
 from loopeng.checking import Baselines, CostEstimate, GateForecast, LastRun, Spending, TaskCheck
 from loopeng.improve.rules import CHARS_PER_TOKEN
-from loopeng.report.check_remarks import Remark
+from loopeng.report.check_remarks import Remark, number_in_splits
 from loopeng.report.layout import columns, count
 from loopeng.schema import Task
 
 __all__ = ["check_document", "check_text"]
-
-_SPLITS = ("reflect", "gate", "holdout")
 
 
 def check_text(check: TaskCheck, remarks: Sequence[Remark]) -> str:
@@ -37,12 +35,11 @@ def check_document(check: TaskCheck, remarks: Sequence[Remark]) -> dict[str, Any
     tried = check.baselines
     return {
         "task": check.task.name,
-        "samples": _number_in(check.task),
+        "samples": number_in_splits(check.task),
         "first_prompt": check.first_prompt,
         "fields": vars(check.fields),
         "self_tests": [vars(each) for each in check.self_tests],
-        "null_passes": {each.name: each.passed for each in tried.baselines},
-        "null_samples_tried": tried.num_samples,
+        "samples_tried": tried.num_samples,
         "baselines": [vars(each) for each in tried.baselines],
         "targets": [vars(each) for each in tried.targets],
         "evaluator_errors": {name: {"samples": ids, "error": error} for name, (ids, error) in tried.errors.items()},
@@ -50,19 +47,16 @@ def check_document(check: TaskCheck, remarks: Sequence[Remark]) -> dict[str, Any
         "last_run": None if check.last_run is None else vars(check.last_run),
         "gate": None if check.forecast is None else asdict(check.forecast),
         "cost": asdict(check.cost),
-        "remarks": [_improvement_text(check.task), *map(str, remarks)],
+        "improvement": _improvement_text(check.task),
+        "remarks": [vars(each) for each in remarks],
         "num_problems": sum(each.kind == "problem" for each in remarks),
         "num_warnings": sum(each.kind == "warning" for each in remarks),
     }
 
 
-def _number_in(task: Task) -> dict[str, int]:
-    return {split: sum(sample.split == split for sample in task.samples) for split in _SPLITS}
-
-
 def _task_text(task: Task) -> str:
     engine = task.engine
-    splits = ", ".join(f"{split} {number}" for split, number in _number_in(task).items())
+    splits = ", ".join(f"{split} {number}" for split, number in number_in_splits(task).items())
     lines = [
         f"task {task.name}: {task.path or 'made in Python'}",
         f"samples     {len(task.samples)}: {splits}",
@@ -79,7 +73,7 @@ def _prompt_text(check: TaskCheck) -> str:
 
 
 def _improvement_text(task: Task) -> str:
-    improve, number_in = task.improve, _number_in(task)
+    improve, number_in = task.improve, number_in_splits(task)
     if not improve.enabled:
         return "improvement is off (improve.enabled: false)"
     return (

@@ -12,7 +12,7 @@ from loopeng.prompts import PromptTemplate
 from loopeng.report.layout import count, excerpt
 from loopeng.schema import Task
 
-__all__ = ["Remark", "check_remarks"]
+__all__ = ["Remark", "check_remarks", "number_in_splits"]
 
 _SPLITS = ("reflect", "gate", "holdout")
 _SHOWN_IDS = 3
@@ -43,6 +43,11 @@ def check_remarks(check: TaskCheck) -> list[Remark]:
     ]
 
 
+def number_in_splits(task: Task) -> dict[str, int]:
+    """How many samples each split has, the one that proposals are made from first."""
+    return {split: sum(each.split == split for each in task.samples) for split in _SPLITS}
+
+
 def _of_fields(use: FieldUse, num_samples: int) -> Iterator[Remark]:
     for name, ids in use.empty.items():
         yield Remark("warning", f"the template's field {name!r} is empty in {_ids(ids)}")
@@ -56,7 +61,7 @@ def _of_fields(use: FieldUse, num_samples: int) -> Iterator[Remark]:
 
 def _of_improvement(task: Task) -> Iterator[Remark]:
     """What the improvement loop cannot do with this task, or does unasked."""
-    improve, number_in = task.improve, {split: sum(each.split == split for each in task.samples) for split in _SPLITS}
+    improve, number_in = task.improve, number_in_splits(task)
     if not improve.enabled:
         return
     if not PromptTemplate(task.template).has_rules_slot:
@@ -65,7 +70,7 @@ def _of_improvement(task: Task) -> Iterator[Remark]:
     if number_in["reflect"] < improve.min_samples:
         hint = "give more samples or a larger reflect share"
         yield Remark("warning", f"{reflect} cannot reach improve.min_samples ({improve.min_samples}); {hint}")
-    elif number_in["reflect"] * task.run.repeats < improve.min_occurrences:
+    elif number_in["reflect"] < improve.min_occurrences:  # repeats of a sample are no further occurrences
         seen = f"one run shows a pattern at most {number_in['reflect']} times"
         yield Remark("note", f"{seen}; {improve.min_occurrences} occurrences need several runs")
     if min(number_in["gate"], task.gate.samples) < (least := _least_pairs(task.gate.alpha)):
@@ -122,6 +127,10 @@ def _of_baselines(tried: Baselines, num_samples: int, *, all_tried: bool) -> Ite
             )
             yield Remark("note", f"{what}, {trial.failed[0]} first: {excerpt(trial.reason)}")
     for evaluator, (ids, error) in tried.errors.items():
+        if evaluator in tried.never:
+            every = "every sample of a run would be in error"
+            yield Remark("problem", f"evaluator {evaluator!r} could judge nothing, so {every}: {excerpt(error, 200)}")
+            continue
         yield Remark("warning", f"evaluator {evaluator!r} cannot judge {_ids(ids)}: {excerpt(error, 200)}")
 
 

@@ -17,6 +17,14 @@ from loopeng.schema import Attempt, EvalResult
 
 __all__ = ["csv_report", "safe_cell"]
 
+_SAMPLE = (
+    *("sample", "repeat", "split", "verdict", "first_verdict", "score", "attempts", "best_attempt"),
+    *("prompt_tokens", "generated_tokens", "latency_s"),
+)
+_ATTEMPT = (
+    *("sample", "repeat", "split", "attempt", "kept", "policy", "temperature", "seed", "verdict", "score"),
+    *("finish_reason", "duplicate_of", "prompt_tokens", "generated_tokens", "latency_s"),
+)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -27,80 +35,71 @@ def csv_report(
 
     Expected answers have a column with ``targets`` only; the evaluators' reasons may hold them all the same.
     """
-    evaluators = list(report.total.evaluators)
-    head: list[str] | None = None
+    evaluators = list(report.total.evaluators) or [spec.id for spec in report.task.evaluators]
+    about = ("inputs", "target") if targets else ("inputs",)
+    own = _SAMPLE if rows == "samples" else _ATTEMPT
+    judged = [f"{name}.{part}" for name in evaluators for part in ("passed", "score", "category", "reason")]
+    yield _line([*own, *about, "output", "error", *judged])
     for record in records:
-        attempts = (record.best,) if rows == "samples" else record.attempts
-        for attempt in attempts:
-            own = _of_sample(record) if rows == "samples" else _of_attempt(record, attempt)
-            cells = own | _about(record, targets) | _judged(attempt, evaluators)
-            if head is None:
-                head = list(cells)
-                yield _line(head)
-            yield _line(list(cells.values()))
+        for attempt in (record.best,) if rows == "samples" else record.attempts:
+            cells = _of_sample(record) if rows == "samples" else _of_attempt(record, attempt)
+            yield _line([*cells, *_about(record, targets), *_judged(attempt, evaluators)])
 
 
-def _of_sample(record: Record) -> dict[str, Any]:
+def _of_sample(record: Record) -> list[Any]:
     result, usage = record.result, record.usage
-    return {
-        "sample": result.sample_id,
-        "repeat": result.repeat,
-        "split": result.split,
-        "verdict": result.verdict,
-        "first_verdict": result.first_verdict,
-        "score": result.score,
-        "attempts": result.num_attempts,
-        "best_attempt": result.best_attempt_index,
-        "prompt_tokens": usage.prompt_tokens,
-        "generated_tokens": usage.generated_tokens,
-        "latency_s": round(record.latency_s, 6),
-    }
+    return [
+        result.sample_id,
+        result.repeat,
+        result.split,
+        result.verdict,
+        result.first_verdict,
+        result.score,
+        result.num_attempts,
+        result.best_attempt_index,
+        usage.prompt_tokens,
+        usage.generated_tokens,
+        round(record.latency_s, 6),
+    ]
 
 
-def _of_attempt(record: Record, attempt: Attempt) -> dict[str, Any]:
-    return {
-        "sample": attempt.sample_id,
-        "repeat": attempt.repeat,
-        "split": record.result.split,
-        "attempt": attempt.attempt_index,
-        "kept": attempt.attempt_index == record.result.best_attempt_index,
-        "policy": attempt.policy,
-        "temperature": attempt.temperature,
-        "seed": attempt.seed,
-        "verdict": attempt.verdict,
-        "score": attempt.score,
-        "finish_reason": attempt.finish_reason,
-        "duplicate_of": attempt.duplicate_of,
-        "prompt_tokens": attempt.usage.prompt_tokens,
-        "generated_tokens": attempt.usage.generated_tokens,
-        "latency_s": round(attempt.latency_s, 6),
-    }
+def _of_attempt(record: Record, attempt: Attempt) -> list[Any]:
+    return [
+        attempt.sample_id,
+        attempt.repeat,
+        record.result.split,
+        attempt.attempt_index,
+        attempt.attempt_index == record.result.best_attempt_index,
+        attempt.policy,
+        attempt.temperature,
+        attempt.seed,
+        attempt.verdict,
+        attempt.score,
+        attempt.finish_reason,
+        attempt.duplicate_of,
+        attempt.usage.prompt_tokens,
+        attempt.usage.generated_tokens,
+        round(attempt.latency_s, 6),
+    ]
 
 
-def _about(record: Record, targets: bool) -> dict[str, Any]:
+def _about(record: Record, targets: bool) -> list[Any]:
     sample = record.sample
-    cells: dict[str, Any] = {"inputs": None if sample is None else sample.inputs}
-    return cells | ({"target": None if sample is None else sample.target} if targets else {})
+    inputs, target = (None, None) if sample is None else (sample.inputs, sample.target)
+    return [inputs, target] if targets else [inputs]
 
 
-def _judged(attempt: Attempt, evaluators: list[str]) -> dict[str, Any]:
-    cells: dict[str, Any] = {"output": attempt.text, "error": attempt.error}
+def _judged(attempt: Attempt, evaluators: list[str]) -> list[Any]:
     results = {result.evaluator: result for result in attempt.results}
-    for name in evaluators:
-        result = results.get(name)
-        cells |= {f"{name}.passed": None, f"{name}.score": None, f"{name}.category": None, f"{name}.reason": None}
-        if result is not None:
-            cells |= _result_cells(name, result)
-    return cells
+    return [attempt.text, attempt.error, *(cell for name in evaluators for cell in _result_cells(results.get(name)))]
 
 
-def _result_cells(name: str, result: EvalResult) -> dict[str, Any]:
-    return {
-        f"{name}.passed": "error" if result.error is not None else result.passed,
-        f"{name}.score": result.score,
-        f"{name}.category": result.category,
-        f"{name}.reason": result.error or result.reason,
-    }
+def _result_cells(result: EvalResult | None) -> list[Any]:
+    """passed, score, category, reason."""
+    if result is None:
+        return [None] * 4
+    passed = "error" if result.error is not None else result.passed
+    return [passed, result.score, result.category, result.error or result.reason]
 
 
 def _line(cells: list[Any]) -> str:

@@ -1,8 +1,8 @@
 """A run in the shape of inspect_ai's EvalLog as JSON, format version 2.
 
-A sample is an epoch of inspect's: epoch = repeat + 1. Scores are those of the attempt that was kept, "C" or "I" by
-evaluator, with our score in the metadata; an evaluator that broke has no score, and a sample that nobody could judge
-carries an ``error``. Expected answers are part of the shape: this file is for people and tools, never for a prompt.
+A sample is an epoch of inspect's: epoch = repeat + 1. Scores are those of the attempt that was kept, "C" or "I" for
+the task's verdict and by evaluator, with our score in the metadata; an evaluator that broke has no score, and a
+sample that nobody could judge carries an ``error``. Expected answers are part of the shape: this file is for people and tools, never for a prompt.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from loopeng.report.json_report import json_text, with_list
 from loopeng.report.run_report import Records, RunReport
 from loopeng.run_rates import Rate
 from loopeng.run_records import Record
-from loopeng.schema import Attempt, EvalResult, JudgeUsage, Usage
+from loopeng.schema import Attempt, JudgeUsage, Usage
 
 __all__ = ["inspect_export"]
 
 _FORMAT_VERSION = 2
+_VERDICT = "loopeng/verdict"  # no evaluator's id has a slash
 _STATUS = {"finished": "success", "running": "started"}  # what was stopped is cancelled
 _STOP_REASONS = {"stop": "stop", "eos": "stop", "length": "max_tokens"}
 
@@ -83,7 +84,10 @@ def _spec(report: RunReport) -> dict[str, Any]:
         "config": {"epochs": report.total.repeats, "epochs_reducer": ["mean"]},
         "packages": {"loopeng": version("loopeng")},
         "metadata": {"loopeng": {"kind": run.kind, "prompt": report.version.prompt_name, "task_hash": run.task_hash}},
-        "scorers": [{"name": spec.id, "options": {"type": spec.type}} for spec in task.evaluators],
+        "scorers": [
+            {"name": _VERDICT, "options": {"pass": task.pass_.model_dump(mode="json")}},
+            *({"name": spec.id, "options": {"type": spec.type}} for spec in task.evaluators),
+        ],
     }
 
 
@@ -100,7 +104,10 @@ def _results(report: RunReport) -> dict[str, Any]:
     return {
         "total_samples": total.samples,
         "completed_samples": total.samples - total.final.errors,
-        "scores": [_eval_score(name, each.final) for name, each in total.evaluators.items()],
+        "scores": [
+            _eval_score(_VERDICT, total.final),
+            *(_eval_score(name, each.final) for name, each in total.evaluators.items()),
+        ],
     }
 
 
@@ -142,7 +149,7 @@ def _sample(report: RunReport, record: Record) -> dict[str, Any]:
             "usage": _usage(attempt.usage),
             "time": attempt.latency_s,
         },
-        "scores": {each.evaluator: _score(each, attempt) for each in attempt.results if each.error is None},
+        "scores": _scores(report, record),
         "metadata": _metadata(record),
         "store": {},
         "events": [],
@@ -172,14 +179,23 @@ def _target(target: Any) -> str | list[str]:
     return target if isinstance(target, str) else json_text(target)
 
 
-def _score(result: EvalResult, attempt: Attempt) -> dict[str, Any]:
-    return {
-        "value": "C" if result.passed else "I",
-        "answer": attempt.text,
-        "explanation": result.reason,
-        "metadata": {"score": result.score, "category": result.category, "feedback": result.feedback},
-        "history": [],
-    }
+def _scores(report: RunReport, record: Record) -> dict[str, Any]:
+    """The task's verdict first; nothing of what could not be judged."""
+    attempt, verdict = record.best, record.result.verdict
+    scores = {}
+    if verdict != "error":
+        why = "" if verdict == "pass" else "\n".join(report.why(attempt))
+        scores[_VERDICT] = _score(verdict == "pass", attempt, why, {"score": attempt.score})
+    for each in attempt.results:
+        if each.error is None:
+            metadata = {"score": each.score, "category": each.category, "feedback": each.feedback}
+            scores[each.evaluator] = _score(bool(each.passed), attempt, each.reason, metadata)
+    return scores
+
+
+def _score(passed: bool, attempt: Attempt, explanation: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    value = "C" if passed else "I"
+    return {"value": value, "answer": attempt.text, "explanation": explanation, "metadata": metadata, "history": []}
 
 
 def _usage(usage: Usage | JudgeUsage) -> dict[str, int]:

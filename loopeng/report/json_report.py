@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
-
 from loopeng.report.judges import judge_document
+from loopeng.report.layout import plain_value
 from loopeng.report.run_report import REASONS_NOTE, Records, RunReport
 from loopeng.run_rates import PartRates, Rate
 from loopeng.run_records import Record
@@ -114,11 +112,11 @@ def json_text(value: Any) -> str:
     try:
         return _dumps(value)
     except ValueError:
-        return _dumps(_finite(json.loads(json.dumps(value, default=_plain))))
+        return _dumps(_finite(json.loads(json.dumps(value, default=plain_value))))
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(value, default=plain_value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _finite(value: Any) -> Any:
@@ -127,11 +125,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return str(value)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-__all__ = ["both_errors", "columns", "count", "excerpt", "moment", "rate"]
+from pydantic import BaseModel
+
+__all__ = ["both_errors", "columns", "count", "excerpt", "moment", "plain_value", "rate"]
 
 
 def rate(passed: int, total: int) -> str:
@@ -73,3 +76,10 @@ def moment(when: datetime) -> str:
     True
     """
     return when.astimezone().strftime("%Y-%m-%d %H:%M %Z")
+
+
+def plain_value(value: Any) -> Any:
+    """For ``json.dumps(..., default=plain_value)``: nouns as mappings, times in ISO format, anything else as text."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    return value.isoformat() if isinstance(value, datetime) else str(value)

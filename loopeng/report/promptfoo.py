@@ -6,9 +6,11 @@ answers are part of the shape (``vars.target``): this file is for people and too
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from loopeng.prompts import rendered_template
 from loopeng.report.json_report import json_text, with_list
 from loopeng.report.run_report import Records, RunReport
 from loopeng.run_records import Record
@@ -26,7 +28,7 @@ def promptfoo_export(report: RunReport, records: Records) -> Iterator[str]:
     inner = {
         "version": 3,
         "timestamp": run.created_at.isoformat(),
-        "prompts": [_prompt(report) | {"provider": _provider(report)["id"], "metrics": _metrics(report)}],
+        "prompts": [_prompt(report) | {"provider": _provider(report)["id"], "metrics": _metrics(report, records)}],
         "stats": {
             "successes": total.passed,
             "failures": total.judged - total.passed,
@@ -38,7 +40,7 @@ def promptfoo_export(report: RunReport, records: Records) -> Iterator[str]:
     tail = {
         "config": {
             "description": task.name,
-            "prompts": [report.version.template],
+            "prompts": [_prompt(report)["raw"]],
             "providers": [_provider(report)],
             "metadata": {"loopeng": {"run": run.model_dump(mode="json"), "task_hash": run.task_hash}},
         },
@@ -58,14 +60,20 @@ def _provider(report: RunReport) -> dict[str, str]:
 def _prompt(report: RunReport) -> dict[str, Any]:
     version = report.version
     label = f"{version.prompt_name} version {version.number}"
-    return {"id": version.text_hash, "raw": version.template, "label": label}
+    return {"id": version.text_hash, "raw": rendered_template(version.template, version.rules), "label": label}
 
 
-def _metrics(report: RunReport) -> dict[str, Any]:
+def _metrics(report: RunReport, records: Records) -> dict[str, Any]:
+    """``score`` and ``namedScores`` are sums of scores, as promptfoo adds them up."""
     total, summary = report.total, report.summary
+    score, named = 0.0, defaultdict[str, float](float)
+    for record in records:
+        score += record.best.score or 0
+        for name, each in _named_scores(record.best).items():
+            named[name] += each
     evaluators = {name: each.final for name, each in total.evaluators.items()}
     return {
-        "score": total.final.passed,
+        "score": score,
         "testPassCount": total.final.passed,
         "testFailCount": total.final.judged - total.final.passed,
         "testErrorCount": total.final.errors,
@@ -73,7 +81,7 @@ def _metrics(report: RunReport) -> dict[str, Any]:
         "assertFailCount": sum(rate.judged - rate.passed for rate in evaluators.values()),
         "totalLatencyMs": round(summary.latency_s * 1000),
         "tokenUsage": _token_usage(summary.usage, summary.attempts, report.judge_usage),
-        "namedScores": {name: rate.passed for name, rate in evaluators.items()},
+        "namedScores": dict(named),
         "namedScoresCount": {name: rate.judged for name, rate in evaluators.items()},
         "cost": 0,
     }
@@ -112,8 +120,8 @@ def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
     judges = sum((each for each in asked if each is not None), JudgeUsage())
     usage = _token_usage(record.usage, len(record.attempts), judges)
     reasons = {"pass": _PASSED, "fail": _ASSERTION, "error": _ERROR}
-    error = "\n".join(report.why(attempt)) if verdict == "error" else None
-    return {
+    told = {"error": "\n".join(report.why(attempt))} if verdict == "error" else {}
+    return told | {
         "id": f"{report.run.id}:{record.result.sample_id}:{record.result.repeat}",
         "description": record.result.sample_id,
         "promptIdx": 0,
@@ -128,13 +136,8 @@ def _result(report: RunReport, number: int, record: Record) -> dict[str, Any]:
         "provider": _provider(report),
         "prompt": {"raw": _asked(attempt), "label": _prompt(report)["label"]},
         "vars": variables,
-        "response": {
-            "output": attempt.text,
-            "tokenUsage": usage,
-            "finishReason": attempt.finish_reason,
-            "cached": False,
-        },
-        "error": error,
+        "response": {"output": attempt.text, "tokenUsage": usage, "cached": False}
+        | ({} if attempt.finish_reason is None else {"finishReason": attempt.finish_reason}),
         "failureReason": reasons[verdict],
         "success": verdict == "pass",
         "score": attempt.score or 0,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["FaultSide", "Noun", "Split", "content_hash", "utc_now"]
+__all__ = ["SPLITS", "FaultSide", "Noun", "Split", "content_hash", "utc_now"]
 
 Split = Literal["gate", "reflect", "holdout"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 FaultSide = Literal["model", "harness", "environment", "grader"]
 
 

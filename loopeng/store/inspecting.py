@@ -11,6 +11,7 @@ from sqlmodel import Session, col, select
 
 from loopeng.errors import NotFoundError
 from loopeng.schema import utc_now
+from loopeng.schema.attempts import RESCORE_OF, RunKind
 from loopeng.store.database import Database
 from loopeng.store.improve_tables import ProposalRow
 from loopeng.store.leases import is_free
@@ -33,6 +34,7 @@ class DatabaseState:
     journal_mode: str
     writable: bool  # the file, and the folder where SQLite keeps its log
     unfinished_runs: tuple[str, ...] = ()  # of each task the newest suite run, where it has not come to its end
+    unfinished_rescores: tuple[str, ...] = ()  # of each run the newest one, where it has not come to its end
     pending_proposals: tuple[str, ...] = ()
     unfinished_proposals: tuple[str, ...] = ()  # drafting, testing or approved: work goes on with them
     dead_leases: tuple[str, ...] = ()  # of processes that are gone, or have given no sign of life for long
@@ -86,7 +88,8 @@ def _with_rows(session: Session, state: DatabaseState) -> DatabaseState:
     at_work = [name for state_name in ("drafting", "testing", "approved") for name in by_state.get(state_name, ())]
     return replace(
         state,
-        unfinished_runs=tuple(run for run in _unfinished_runs(session) if f"run:{run}" not in held),
+        unfinished_runs=tuple(run for run in _unfinished(session, "suite") if f"run:{run}" not in held),
+        unfinished_rescores=tuple(run for run in _unfinished(session, "rescore") if f"run:{run}" not in held),
         pending_proposals=tuple(by_state.get("pending", ())),
         unfinished_proposals=tuple(at_work),
         dead_leases=tuple(sorted(leases.keys() - held)),
@@ -94,8 +97,8 @@ def _with_rows(session: Session, state: DatabaseState) -> DatabaseState:
     )
 
 
-def _unfinished_runs(session: Session) -> list[str]:
+def _unfinished(session: Session, kind: RunKind) -> list[str]:
     newest: dict[str, RunRow] = {}
-    for row in session.exec(select(RunRow).where(RunRow.kind == "suite").order_by(col(RunRow.seq))).all():
-        newest[row.task_name] = row
+    for row in session.exec(select(RunRow).where(RunRow.kind == kind).order_by(col(RunRow.seq))).all():
+        newest[row.task_name if kind == "suite" else str(row.engine.get(RESCORE_OF))] = row
     return [row.id for row in newest.values() if row.status != "finished"]

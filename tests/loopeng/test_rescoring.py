@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -185,6 +186,27 @@ def test_samples_are_judged_side_by_side_and_written_in_order(loop: Loop, origin
     ended = [event.result.sample_id for event in middle if isinstance(event, SampleFinished)]
     assert ended == ["s0", "s1", "s2", "s3"]
     assert sum(isinstance(event, AttemptFinished) for event in middle) == 6
+
+
+_THREADS: set[str] = set()
+
+
+def notes_its_thread(sample: Sample, attempt: Attempt) -> bool:
+    _THREADS.add(threading.current_thread().name)
+    return True
+
+
+@pytest.mark.parametrize("in_a_composite", [False, True])
+def test_functions_of_the_user_are_called_by_one_thread_unless_more_are_asked_for(
+    loop: Loop, original: str, in_a_composite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    spec: dict[str, Any] = {"id": "mine", "type": "python", "function": f"{__name__}:notes_its_thread"}
+    if in_a_composite:
+        spec = {"id": "both", "type": "composite", "evaluators": [spec]}
+    _THREADS.clear()
+    loop.rescore(original, make_task(evaluators=[spec]))
+    assert len(_THREADS) == 1
 
 
 _COUNTED: list[str] = []

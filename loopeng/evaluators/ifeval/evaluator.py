@@ -85,6 +85,11 @@ class Ifeval(TypedEvaluator[IfevalParams]):
     def placeholders(self) -> frozenset[str]:
         return frozenset().union(*(each.placeholders for each in self.params.instructions or ()))
 
+    @property
+    def read_fields(self) -> frozenset[str]:
+        """Fields of the sample that are looked for by their name."""
+        return frozenset({_IDS, _KWARGS} if self.params.instructions is None else ())
+
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         outcomes = [_judged(instruction, kwargs, attempt.text) for instruction, kwargs in self._asked(sample)]
         broken = [each for each in outcomes if not each.followed(self.params.mode)]

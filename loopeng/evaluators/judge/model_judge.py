@@ -60,6 +60,11 @@ class ModelJudge(TypedEvaluator[J]):
         return frozenset() if isinstance(self.params.inputs, bool) else frozenset(self.params.inputs)
 
     @property
+    def reads_all_inputs(self) -> bool:
+        """Whether any field of a sample may be shown."""
+        return self.params.inputs is True
+
+    @property
     def is_deterministic(self) -> bool:
         """Whether its own engine says the same again; the task's, where it asks that, is not its to judge. Loads it."""
         return self._own is None or self._own.describe().deterministic

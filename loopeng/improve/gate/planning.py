@@ -10,7 +10,7 @@ from loopeng.improve.choosing import choose_samples, sample_keys
 from loopeng.improve.gate.statistics import expected_power
 from loopeng.improve.gate.trials import Trial
 from loopeng.improve.replaying import first_attempts
-from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Proposal, Run, Sample, Task
+from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Run, Sample, Task
 from loopeng.store import LoopStore
 from loopeng.store.looks import connected_looks, next_look_number
 
@@ -23,6 +23,7 @@ __all__ = [
     "no_alpha_left",
     "no_samples",
     "plan_gate",
+    "rate_under",
 ]
 
 
@@ -93,26 +94,38 @@ def _plan(store: LoopStore, trial: Trial, samples: Sequence[Sample], look: Look,
 
 
 def base_rate(store: LoopStore, trial: Trial, samples: Sequence[Sample], *, until: datetime) -> float | None:
-    """The share of these samples that pass at the first attempt under the base, as runs until then found it.
+    """The share of these samples that pass at the first attempt under the trial's base; None where nothing is known."""
+    proposal = trial.proposal
+    known = rate_under(store, trial.base, (proposal.task_name, proposal.task_hash), samples, until=until)
+    return None if known is None else known[0]
 
-    Of each sample the latest suite run that judged it, of the proposal's very task or else of its namesake; else the
-    gate that the version came through as a candidate. A run that was stopped early speaks of few samples, not of all.
-    None where nothing is known.
+
+def rate_under(
+    store: LoopStore, version: PromptVersion, task: tuple[str, str], samples: Sequence[Sample], *, until: datetime
+) -> tuple[float, Run] | None:
+    """The share of these samples that pass at the first attempt under a version, as runs until then found it, and the
+    best of those runs; None where nothing is known.
+
+    Of each sample the latest suite run that judged it, of this very task (name and hash) or else of its namesake; else
+    the gate that the version came through as a candidate. A run that was stopped early speaks of few samples, not of
+    all.
     """
     ids, passed = {sample.id for sample in samples}, dict[str, bool]()
-    for run in _runs_under(store, trial.proposal, trial.base):
+    best: Run | None = None
+    for run in _runs_under(store, version, *task):
         if run.created_at <= until and len(passed) < len(ids):
             for name, each in first_attempts(store, run).items():
                 if name in ids and each.verdict != "error":
                     passed.setdefault(name, each.verdict == "pass")
-    return sum(passed.values()) / len(passed) if passed else None
+                    best = best or run
+    return None if best is None else (sum(passed.values()) / len(passed), best)
 
 
-def _runs_under(store: LoopStore, proposal: Proposal, base: PromptVersion) -> list[Run]:
+def _runs_under(store: LoopStore, base: PromptVersion, task_name: str, task_hash: str) -> list[Run]:
     """The best source first, and of each the newest."""
-    suites = store.runs(task_name=proposal.task_name, kind="suite", limit=None)
+    suites = store.runs(task_name=task_name, kind="suite", limit=None)
     suites = [run for run in suites if run.prompt_version_id == base.id]
-    suites.sort(key=lambda run: run.task_hash != proposal.task_hash)  # what passes is the evaluators' word
+    suites.sort(key=lambda run: run.task_hash != task_hash)  # what passes is the evaluators' word
     if base.proposal_id is None:
         return suites
     gates = store.runs(proposal_id=base.proposal_id, kind="gate", limit=None)

@@ -20,6 +20,7 @@ __all__ = [
     "expected_power",
     "harm_p",
     "mcnemar_p",
+    "newcombe_interval",
     "paired_effect_interval",
     "proportion_interval",
     "samples_for_power",
@@ -80,16 +81,26 @@ def paired_effect_interval(pairs: PairedCount) -> tuple[float, float]:
     if total == 0:
         return -1.0, 1.0
     before, after = pairs.baseline_passed / total, pairs.candidate_passed / total
-    before_low, before_high = proportion_interval(pairs.baseline_passed, total, "wilson")
-    after_low, after_high = proportion_interval(pairs.candidate_passed, total, "wilson")
-    correlation = _correlation(pairs)
+    first = proportion_interval(pairs.baseline_passed, total, "wilson")
+    second = proportion_interval(pairs.candidate_passed, total, "wilson")
+    return newcombe_interval((before, *first), (after, *second), _correlation(pairs))
+
+
+def newcombe_interval(
+    before: tuple[float, float, float], after: tuple[float, float, float], correlation: float
+) -> tuple[float, float]:
+    """The interval of after - before from both rates, each with its interval, and how they go together (method 10).
+
+    >>> newcombe_interval((0.5, 0.25, 0.75), (0.5, 0.25, 0.75), 1.0)
+    (0.0, 0.0)
+    """
+    (old, old_low, old_high), (new, new_low, new_high) = before, after
 
     def distance(first: float, second: float) -> float:
         return math.sqrt(max(first**2 - 2 * correlation * first * second + second**2, 0.0))
 
-    effect = after - before
-    low = effect - distance(after - after_low, before_high - before)
-    high = effect + distance(after_high - after, before - before_low)
+    low = new - old - distance(new - new_low, old_high - old)
+    high = new - old + distance(new_high - new, old - old_low)
     return max(low, -1.0), min(high, 1.0)
 
 

@@ -30,6 +30,11 @@ evaluators:
   - {id: right, type: contains, value: "{{ target }}"}
   - {id: long, type: length, min_words: 2}
 """
+IFEVAL = """\
+dataset: {path: rows.jsonl}
+engine: {kind: scripted, script: script.yaml}
+evaluators: [{id: form, type: ifeval}]
+"""
 
 
 def checked(invoke: Invoke, *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -113,7 +118,7 @@ def test_do_nothing_answers_evaluator_by_evaluator(shop: Shop, invoke: Invoke) -
     empty, echo, constant = document["baselines"]
     assert empty["by_evaluator"] == {"one-sentence": 15, "short": 0} and empty["score"] == 0.5
     assert echo["by_evaluator"] == constant["by_evaluator"] == {"one-sentence": 15, "short": 15}
-    assert [len(ids) for ids in document["null_passes"].values()] == [0, 15, 15]
+    assert [len(each["passed"]) for each in document["baselines"]] == [0, 15, 15]
     text = invoke("check").stdout
     assert "one-sentence               15                 15                15" in text
     assert "warning: the prompt itself passes 15 of the 15 samples, p-00 among them" in text
@@ -122,7 +127,8 @@ def test_do_nothing_answers_evaluator_by_evaluator(shop: Shop, invoke: Invoke) -
 
 def test_strict_exits_2_for_a_warning_and_prints_the_same(shop: Shop, invoke: Invoke) -> None:
     assert invoke("check", "--strict", code=2).stdout == invoke("check").stdout
-    assert checked(invoke)["num_warnings"] > 0
+    document = checked(invoke)
+    assert document["num_warnings"] == sum(each["kind"] == "warning" for each in document["remarks"]) > 0
     shop.write("products.jsonl", "".join(json.dumps(row) + "\n" for row in rows_for_a_calm_task()))
     shop.change("max: 1}", "max: 1}\n  - {id: names-it, type: contains, value: '{{ product }} of old'}")
     invoke("check", "--strict")
@@ -150,6 +156,28 @@ def test_fields_that_nobody_uses_or_that_are_empty_are_named(yes_no: Shop, invok
     assert "warning: the template's field 'thing' is empty in 1 sample (" in invoke("check").stdout
 
 
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "{id: sense, type: llm_judge, criteria: It is true., engine: {kind: scripted, script: script.yaml}}",
+        "{id: both, type: composite, evaluators: [{id: sense, type: llm_judge, criteria: It is true.}]}",
+    ],
+)
+def test_a_judge_that_is_shown_all_inputs_uses_all_fields(yes_no: Shop, invoke: Invoke, reader: str) -> None:
+    yes_no.change("  - {id: long, type: length, min_words: 2}", f"  - {reader}")
+    assert "uses the fields" not in invoke("check").stdout
+    if "composite" not in reader:
+        yes_no.change("criteria: It is true.,", "criteria: It is true., inputs: [thing],")
+        assert "uses the fields 'colour'" in invoke("check").stdout
+
+
+def test_ifeval_finds_its_fields_by_their_names(yes_no: Shop, invoke: Invoke) -> None:
+    rows = {"thing": "a cat", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}], "colour": "grey"}
+    yes_no.write("task.yaml", YES_NO[: YES_NO.index("dataset:")] + IFEVAL)
+    yes_no.write("rows.jsonl", "".join(json.dumps(rows | {"thing": f"cat {number}"}) + "\n" for number in range(9)))
+    assert checked(invoke)["fields"]["unused"] == ["colour"]
+
+
 def test_a_field_that_the_template_needs_and_some_samples_lack(shop: Shop, invoke: Invoke) -> None:
     rows = [json.loads(line) for line in (shop.folder / "products.jsonl").read_text().splitlines()]
     for row in rows[3:6]:
@@ -165,6 +193,15 @@ def test_an_evaluator_that_breaks_is_told_with_its_error(shop: Shop, invoke: Inv
     text = invoke("check").stdout
     assert "warning: evaluator 'short' cannot judge 15 samples (p-00, p-01, p-02 ...)" in text
     assert "ZeroDivisionError: division by zero" in text
+
+
+def test_an_evaluator_that_can_judge_nothing_is_a_problem(shop: Shop, invoke: Invoke) -> None:
+    """As where answers would have to run, and there is no sandbox: a run would be in error from end to end."""
+    shop.write("broken.py", "def strange(text):\n    raise OSError('nowhere to run it')\n")
+    shop.change(SHORT, '{id: short, type: python, function: "broken:strange"}')
+    text = invoke("check", code=2).stdout
+    assert "problem: evaluator 'short' could judge nothing, so every sample of a run would be in error: " in text
+    assert "OSError: nowhere to run it" in text
 
 
 def test_the_power_at_several_base_rates_before_the_first_run(shop: Shop, invoke: Invoke) -> None:
@@ -195,6 +232,21 @@ def test_the_last_run_gives_base_rate_cost_and_the_next_look(ran: Shop, invoke: 
     assert {path: path.read_bytes() for path in ran.db.parent.iterdir()} == before
 
 
+def test_the_power_is_told_by_the_runs_that_a_gate_would_look_at(ran: Shop, invoke: Invoke) -> None:
+    """A run of three samples is newer, and of no gate sample; a new template has no run at all."""
+    from loopeng.store import LoopStore
+
+    invoke("run", "--limit", "3", "--no-improve", code=3)
+    document = checked(invoke)
+    with LoopStore.open(ran.db) as store:
+        newest, first = store.runs(kind="suite")
+    assert document["last_run"]["run_id"] == newest.id
+    assert document["gate"]["base_rate_from"] == first.id
+    assert [each["base_rate"] for each in document["gate"]["powers"]] == [0.0]
+    ran.change("Describe this product:", "Say something about")
+    assert checked(invoke)["gate"]["base_rate_from"] is None
+
+
 def test_a_database_of_an_older_schema_is_left_as_it_is(ran: Shop, invoke: Invoke) -> None:
     import sqlite3
 
@@ -210,6 +262,13 @@ def test_a_database_of_an_older_schema_is_left_as_it_is(ran: Shop, invoke: Invok
 def test_a_file_that_is_no_database_is_a_warning(shop: Shop, invoke: Invoke) -> None:
     shop.write("other.db", "not a database at all, but a text of some length" * 30)
     assert "is not a loopeng database" in invoke("check", "--db", "other.db").stdout
+
+
+def test_repeats_are_no_further_occurrences_of_a_failure(shop: Shop, invoke: Invoke) -> None:
+    """Five reflect samples show a pattern five times at most, however often each of them is tried."""
+    shop.change("run: {", "improve: {min_occurrences: 6}\nrun: {repeats: 3, ")
+    told = "note: one run shows a pattern at most 5 times; 6 occurrences need several runs"
+    assert told in invoke("check").stdout
 
 
 @pytest.mark.parametrize(

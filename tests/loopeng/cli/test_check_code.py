@@ -39,7 +39,7 @@ def test_programs_are_tried_on_few_samples(shop: Shop, invoke: Invoke) -> None:
     shop.write("task.yaml", CODE)
     document = json.loads(invoke("check", "--json").stdout)
     assert [each["passed"] for each in document["self_tests"]] == [True, True, True], document["self_tests"]
-    assert document["null_samples_tried"] == 3 and document["evaluator_errors"] == {}
+    assert document["samples_tried"] == 3 and document["evaluator_errors"] == {}
     assert [each["by_evaluator"]["works"] for each in document["baselines"]] == [0, 0, 3]
     assert document["targets"] == [{"evaluator": "works", "num_tried": 3, "failed": [], "reason": ""}]
     assert document["fields"]["unused"] == []

@@ -115,6 +115,19 @@ def test_what_was_left_behind(ran: Shop) -> None:
     assert (told["runs"].status, told["leases"].status) == ("ok", "ok"), "that run is under way"
 
 
+def test_a_rescore_that_was_stopped_is_told(ran: Shop) -> None:
+    with LoopStore.open(ran.db) as store:
+        (run,) = store.runs(kind="suite")
+        version, task = store.prompt_version(run.prompt_version_id), store.task(run.task_hash)
+        again = store.create_run(kind="rescore", task=task, version=version, seed=0, engine={"rescore_of": run.id})
+    told = by_name(examine_database(ran.db))["runs"]
+    assert (told.status, told.text) == ("warn", f"not finished: rescore {again.id}")
+    assert "rescore RUN --resume" in (told.remedy or "")
+    with LoopStore.open(ran.db) as store:
+        store.finish_run(again.id, "finished")
+    assert by_name(examine_database(ran.db))["runs"].status == "ok"
+
+
 def test_a_process_on_another_machine_that_went_silent_holds_nothing(ran: Shop) -> None:
     """Nobody here can see whether it lives; its heartbeat says so. Its run is left behind, not under way."""
     with LoopStore.open(ran.db) as store:
@@ -182,6 +195,22 @@ def test_every_requirement_of_ours_can_be_read() -> None:
     assert project["requires-python"].startswith(">=")
     with pytest.raises(ValueError, match="cannot read"):
         read_requirement("torch @ file:///somewhere")
+
+
+@pytest.mark.parametrize(
+    ("line", "least"),
+    [
+        ("torch>=2.9,<3", "2.9"),
+        ("torch<3,>=2.9", "2.9"),
+        ("torch ~= 2.9", "2.9"),
+        ("torch!=3.1.*", None),
+        ("torch (>=2.9,!=3.0)", "2.9"),
+        ("torch==2.9.1+cpu ; extra == 'cpu'", None),
+    ],
+)
+def test_other_bounds_than_the_least_version_are_read_too(line: str, least: str | None) -> None:
+    found = read_requirement(line)
+    assert (found.name, found.least, found.extra) == ("torch", least, "cpu" if "extra" in line else None)
 
 
 def test_a_library_is_there_and_new_enough_or_it_is_told() -> None:

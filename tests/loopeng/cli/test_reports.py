@@ -51,6 +51,21 @@ def test_a_file_is_written_whole_or_not_at_all(ran: Shop, invoke: Invoke) -> Non
         invoke("report", "--format", "json", "-o", "/dev/null")
 
 
+def test_a_dash_is_stdout(ran: Shop, invoke: Invoke) -> None:
+    assert invoke("report", "-f", "csv", "-o", "-").stdout == invoke("report", "-f", "csv").stdout
+    assert not (ran.folder / "-").exists()
+
+
+def test_a_table_on_a_terminal_has_lines_and_no_odd_signs(
+    ran: Shop, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    from loopeng.cli.writing import write_pieces
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write_pieces(["a,b\r\n", "1,\x1b[2J\r\n"], None)
+    assert capfdbinary.readouterr().out == "a,b\n1,\ufffd[2J\n".encode()
+
+
 def test_exports_are_json(ran: Shop, invoke: Invoke) -> None:
     promptfoo = json.loads(invoke("export", "latest", "--format", "promptfoo").stdout)
     assert promptfoo["results"]["stats"]["successes"] == 5

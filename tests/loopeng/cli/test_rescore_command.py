@@ -18,6 +18,7 @@ def stops(sample, attempt):
         raise KeyboardInterrupt
     return True
 """
+BY_THIS_FILE = ("--task", "task.yaml")  # the run's own is elsewhere: the folder is a copy
 
 
 def stop_a_rescore(shop: Shop, invoke: Invoke) -> tuple[str, str]:
@@ -26,7 +27,7 @@ def stop_a_rescore(shop: Shop, invoke: Invoke) -> tuple[str, str]:
     shop.change("{id: short, type: length, max_words: 10}", '{id: short, type: python, function: "mine:stops"}')
     shop.write("stop", "")
     (run,) = json.loads(invoke("runs", "list", "--json").stdout)
-    told = invoke("rescore", "-j", "1", code=130).stderr
+    told = invoke("rescore", *BY_THIS_FILE, "-j", "1", code=130).stderr
     (shop.folder / "stop").unlink()
     return run["run"]["id"], told
 
@@ -35,10 +36,10 @@ def test_latest_stays_the_suite_run_when_a_rescore_was_stopped(ran: Shop, invoke
     """Ctrl-C, then the same words again: the answers of the run are judged, not those of the stopped rescore."""
     original, told = stop_a_rescore(ran, invoke)
     assert "; 3 of 15 samples are judged, everything is saved. Go on with:" in told
-    assert f"rescore {original} --resume --jobs 1\n" in told
-    again = invoke("rescore", code=3)
+    assert f"rescore {original} --resume --task task.yaml --jobs 1\n" in told
+    again = invoke("rescore", *BY_THIS_FILE, code=3)
     assert "was not finished; this is a new rescore" in again.stderr
-    document = json.loads(invoke("rescore", "--json", code=3).stdout)
+    document = json.loads(invoke("rescore", *BY_THIS_FILE, "--json", code=3).stdout)
     assert document["before"]["id"] == original
     with LoopStore.open(ran.db) as store:
         assert {run.rescore_of for run in store.runs(kind="rescore")} == {original}
@@ -50,7 +51,7 @@ def test_resume_finds_the_rescore_that_was_stopped(ran: Shop, invoke: Invoke) ->
     original, _ = stop_a_rescore(ran, invoke)
     with LoopStore.open(ran.db) as store:
         (stopped,) = store.runs(kind="rescore")
-    resumed = invoke("rescore", "--resume", "--json", code=3)
+    resumed = invoke("rescore", *BY_THIS_FILE, "--resume", "--json", code=3)
     assert json.loads(resumed.stdout)["run"]["id"] == stopped.id
     assert "was not finished" not in resumed.stderr
-    assert "no unfinished rescore" in invoke("rescore", original, "--resume", code=2).stderr
+    assert "no unfinished rescore" in invoke("rescore", original, *BY_THIS_FILE, "--resume", code=2).stderr

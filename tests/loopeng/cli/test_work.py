@@ -92,7 +92,7 @@ def test_the_webhook_is_called_by_the_worker(
     text = (ran.folder / "task.yaml").read_text()
     ran.write("task.yaml", text + "approval: {webhook: {url: 'http://127.0.0.1:9/', secret_env: MY_SECRET}}\n")
     assert "warning: approval.webhook: the webhook is not called unsigned: set MY_SECRET" in invoke("check").stdout
-    assert "set MY_SECRET" in json.loads(invoke("check", "--json").stdout)["remarks"][-1]
+    assert "set MY_SECRET" in json.loads(invoke("check", "--json").stdout)["remarks"][-1]["text"]
     invoke("queue", "reject", pending["id"], "--seen", pending["text_hash"][:8], "--reason", "other words")
     with LoopStore.open(ran.db) as store:
         pattern = store.patterns("describe")[0].id

@@ -205,7 +205,9 @@ def test_an_empty_run_can_be_written(run_of: Run) -> None:
     assert (root.get("tests"), root.get("errors")) == ("1", "1"), "a run that is not complete is not green"
     assert "0/0" in _joined(text_report, written)
     assert "0 of 0 pass" in _joined(markdown_report, written)
-    assert _joined(csv_report, written) == ""
+    for rows, first in (("samples", "sample,repeat,split,verdict"), ("attempts", "sample,repeat,split,attempt,kept")):
+        (head,) = csv.reader(io.StringIO(_joined(csv_report, written, rows=rows)))
+        assert ",".join(head).startswith(first) and head[-1] == "says-good.reason"
     jsonschema.validate(_strict(_joined(promptfoo_export, written)), PROMPTFOO_FILE)
     log = _strict(_joined(inspect_export, written))
     jsonschema.validate(log, INSPECT_LOG)
@@ -227,7 +229,7 @@ def test_a_run_that_was_stopped_says_how_far_it_came(run_of: Run) -> None:
 
 def test_errors_of_first_attempts_are_told_where_they_were_mended(run_of: Run) -> None:
     """One of five could not be judged at first; in the end all could."""
-    changes = {"loop": {"max_attempts": 2, "retry": "resample"}, "run": {"on": "first", "min_pass_rate": 0.5}}
+    changes = {"loop": {"max_attempts": 2, "retry": "critique"}, "run": {"on": "first", "min_pass_rate": 0.5}}
     written = run_of({**{name: "good" for name in "abcd"}, "e": ["boom", "good"]}, **changes)
     for write in (text_report, markdown_report):
         assert "1 at first, 0 in the end" in _joined(write, written)
@@ -267,6 +269,7 @@ def test_promptfoo_finds_what_it_needs(run_of: Run) -> None:
     assert results["plain"]["prompt"]["raw"] == "Say plain please"
     assert (results["boom"]["failureReason"], results["boom"]["gradingResult"]) == (2, None)
     assert results["minus"]["failureReason"] == 1
+    assert [name for name, result in results.items() if "error" in result] == ["boom"]
     assert [each["pass"] for each in results["minus"]["gradingResult"]["componentResults"]] == [True, False]
     assert results["minus"]["vars"]["target"] == "gold-minus"
 
@@ -285,6 +288,30 @@ def test_inspect_finds_what_it_needs(run_of: Run) -> None:
     scores = {score["name"]: score for score in log["results"]["scores"]}
     assert scores["no-boom"]["unscored_samples"] == 2
     assert scores["says-good"]["metrics"]["accuracy"]["value"] == 0.25
+
+
+def test_exports_tell_the_verdict_and_scores_between_0_and_1(run_of: Run) -> None:
+    """Three of five words is a score of its own, and the task's verdict is more than its evaluators'."""
+    evaluators = [
+        {"id": "short", "type": "length", "max_words": 3},
+        {"id": "good", "type": "contains", "value": "good"},
+    ]
+    answers = {"a": "good and short", "b": "good but too long by far", "c": "bad"}
+    written = run_of(answers, evaluators=evaluators, **{"pass": {"mode": "any"}})
+    scores = {record.result.sample_id: record.best.results[0].score for record in written.records}
+    assert scores["b"] not in (None, 0.0, 1.0)
+    promptfoo = _strict(_joined(promptfoo_export, written))
+    (prompt,) = promptfoo["results"]["prompts"]
+    assert prompt["metrics"]["namedScores"]["short"] == pytest.approx(sum(each or 0 for each in scores.values()))
+    whole = sum(result["score"] for result in promptfoo["results"]["results"])
+    assert prompt["metrics"]["score"] == pytest.approx(whole)
+    assert prompt["raw"] == promptfoo["config"]["prompts"][0] == "Say {{ name }} please"
+
+    log = _strict(_joined(inspect_export, written))
+    verdicts = {sample["id"]: sample["scores"]["loopeng/verdict"]["value"] for sample in log["samples"]}
+    assert verdicts == {"a": "C", "b": "C", "c": "C"}
+    assert log["results"]["scores"][0]["name"] == log["eval"]["scorers"][0]["name"] == "loopeng/verdict"
+    assert log["results"]["scores"][0]["metrics"]["accuracy"]["value"] == 1.0
 
 
 @pytest.mark.parametrize("schema", [PROMPTFOO_FILE, INSPECT_LOG])
