@@ -74,19 +74,9 @@ def estimate_cost(task: Task, last_run: LastRun | None, evaluators: Sequence[Eva
     )
     assert least is not None and most is not None
     limits = tuple(_limits_reached(task, least, expected, most))
-    questions, on_anchors = (sum(map(asked, evaluators)) for asked in (_questions, _anchor_questions))
+    judges = [(getattr(each, "num_questions", 0), getattr(each, "anchors", ())) for _, each in walk_parts(evaluators)]
+    questions, on_anchors = sum(asked for asked, _ in judges), sum(asked * len(anchors) for asked, anchors in judges)
     return CostEstimate(number, least, most, expected, limits, int(most.attempts) * questions, on_anchors)
-
-
-def _questions(evaluator: object) -> int:
-    """What a judge, or the judges among the parts of an evaluator, ask a model of one answer."""
-    parts = getattr(evaluator, "parts", ())
-    return int(getattr(evaluator, "num_questions", 0)) + sum(map(_questions, parts))
-
-
-def _anchor_questions(evaluator: object) -> int:
-    """Of all anchors together; a part's are not judged."""
-    return int(getattr(evaluator, "num_questions", 0)) * len(getattr(evaluator, "anchors", ()))
 
 
 def _bounds(task: Task, number: int) -> tuple[Spending, Spending]:

@@ -12,6 +12,7 @@ from loopeng.checking import Bench, LastRun, estimate_cost, run_self_tests, try_
 from loopeng.evaluators import build_evaluators
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, EvalResult, Sample, Task
+from loopeng.schema.task import LoopSpec
 from loopeng.task_file import task_from_dict
 
 NUM_SAMPLES = 30
@@ -165,3 +166,13 @@ def test_a_function_that_sees_the_attempt_is_tried() -> None:
 
     bench = Bench(task(), build_evaluators([says_cat]))
     assert bench.left_out == {} and len(bench.tried) == 1
+
+
+def test_what_judges_and_prices_inside_a_composite_mean_for_the_cost() -> None:
+    """30 samples, two attempts; and two anchors, which every run asks about."""
+    judge = {**JUDGE, "anchors": [{"answer": "Hello!", "expect": "pass"}, {"answer": "Go.", "expect": "fail"}]}
+    price = {"id": "price", "type": "cost", "max": 1, "prompt_per_million": 1, "generated_per_million": 4}
+    keys = with_parts(judge, price).model_copy(update={"loop": LoopSpec(max_attempts=2)})
+    cost = estimate_cost(keys, None, build_evaluators(keys))
+    assert (cost.judge_calls, cost.anchor_calls) == (60, 2)
+    assert cost.least.price == pytest.approx(30 * 4 / 1e6)
