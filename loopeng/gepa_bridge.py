@@ -249,9 +249,7 @@ def parse_rules(candidate: object) -> list[str]:
     return rules
 
 
-def _trajectory(
-    sample: Sample, attempt: Attempt | None, refusal: str | None, watching: frozenset[str]
-) -> Trajectory:
+def _trajectory(sample: Sample, attempt: Attempt | None, refusal: str | None, watching: frozenset[str]) -> Trajectory:
     if attempt is None:
         return Trajectory(sample, None, refusal or "This sample was not run.")
     if attempt.verdict == "error":

@@ -13,7 +13,6 @@ from loopeng.store import LoopStore
 __all__ = ["RunSummary", "SplitSummary", "summarize"]
 
 
-
 @dataclass(frozen=True)
 class SplitSummary:
     """Counts over finished (sample, repeat) pairs. A sample in error neither passed nor failed."""

@@ -103,9 +103,7 @@ def _quoted(text: str) -> str:
     return repr(line if len(line) <= _SHOWN else line[: _SHOWN - 3] + "...")
 
 
-def _note_errors(
-    errors: dict[str, dict[str, str]], able: set[str], judged: dict[str, tuple[EvalResult, ...]]
-) -> None:
+def _note_errors(errors: dict[str, dict[str, str]], able: set[str], judged: dict[str, tuple[EvalResult, ...]]) -> None:
     for sample_id, results in judged.items():
         for result in results:
             if result.error is None:

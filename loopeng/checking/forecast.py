@@ -25,7 +25,7 @@ class PowerAt:
 
 @dataclass(frozen=True)
 class GateForecast:
-    """The next look, and its power at the stated alternative: at the base rate that a gate would plan with, or at several."""
+    """The next look, and its power at the stated alternative: at the gate's own base rate, or at several."""
 
     num_samples: int  # those a gate would run: no more than gate.samples, and none of the reflect split
     look: int

@@ -28,13 +28,13 @@ class LastRun:
 
     run_id: str | None  # the newest suite run with a finished sample; None where there is none
     gate_rate: float | None
-    gate_rate_from: str | None  # the run
     attempts_per_sample: float
     prompt_tokens_per_sample: float  # over all attempts
     generated_tokens_per_sample: float
     seconds_per_sample: float  # generation, over all attempts
     tokens_per_second: float | None  # generated ones
     next_look: int | None
+    gate_rate_from: str | None = None  # the run; None where nothing is known
 
 
 def read_last_run(db: Path, task: Task) -> LastRun | None:
@@ -63,17 +63,17 @@ def _version(store: LoopStore, task: Task) -> PromptVersion | None:
 
 def _last_run(summary: RunSummary | None, known: tuple[float, Run] | None, next_look: int | None) -> LastRun:
     if summary is None:
-        return LastRun(None, None, None, 0.0, 0.0, 0.0, 0.0, None, next_look)
+        return LastRun(None, None, 0.0, 0.0, 0.0, 0.0, None, next_look)
     number = summary.total.samples
     rate, run = known if known is not None else (None, None)
     return LastRun(
         run_id=summary.run.id,
         gate_rate=rate,
-        gate_rate_from=None if run is None else run.id,
         attempts_per_sample=summary.attempts / number,
         prompt_tokens_per_sample=summary.usage.prompt_tokens / number,
         generated_tokens_per_sample=summary.usage.generated_tokens / number,
         seconds_per_sample=summary.latency_s / number,
         tokens_per_second=summary.tokens_per_second,
         next_look=next_look,
+        gate_rate_from=None if run is None else run.id,
     )

@@ -22,7 +22,7 @@ _FOR_DEVELOPERS = "dev"
 
 @dataclass(frozen=True)
 class Requirement:
-    """A library with its least version, and the extra that asks for it (None: always). Other bounds are pip's to see."""
+    """A library with its least version, and the extra that asks for it (None: always). Other bounds are pip's."""
 
     name: str
     least: str | None

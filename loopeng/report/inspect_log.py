@@ -1,8 +1,9 @@
 """A run in the shape of inspect_ai's EvalLog as JSON, format version 2.
 
 A sample is an epoch of inspect's: epoch = repeat + 1. Scores are those of the attempt that was kept, "C" or "I" for
-the task's verdict and by evaluator, with our score in the metadata; an evaluator that broke has no score, and a
-sample that nobody could judge carries an ``error``. Expected answers are part of the shape: this file is for people and tools, never for a prompt.
+the task's verdict and by evaluator, with our score in the metadata; an evaluator that broke has no score, and a sample
+that nobody could judge carries an ``error``. Expected answers are part of the shape: this file is for people and tools,
+never for a prompt.
 """
 
 from __future__ import annotations

@@ -137,7 +137,9 @@ def _rates(summary: RunSummary, repeats: int) -> str:
     samples = "samples" if repeats == 1 else f"samples x {repeats} repeats"
     rows = [("", samples, "first attempt", "final", "errors")]
     for name, part in (("total", summary.total), *summary.splits.items()):
-        rows.append((name, str(part.samples), first_rate(part), final_rate(part), both_errors(part.first_errors, part.errors)))
+        rows.append(
+            (name, str(part.samples), first_rate(part), final_rate(part), both_errors(part.first_errors, part.errors))
+        )
     return columns(rows, right=(1, 4), indent="  ")
 
 

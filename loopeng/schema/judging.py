@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -41,10 +42,8 @@ class JudgeUsage(Noun):
         parts = metadata.get("parts")
         inner = [each.get("metadata") for each in parts if isinstance(each, Mapping)] if isinstance(parts, list) else []
         found = [cls.of(each) for each in inner if isinstance(each, Mapping)]
-        try:
+        with suppress(ValidationError, KeyError):  # there is none, or it is an evaluator's own word for something else
             found.append(cls.model_validate(metadata["judge_usage"]))
-        except (ValidationError, KeyError):
-            pass  # there is none, or it is an evaluator's own word for something else
         told = [each for each in found if each is not None]
         return sum(told, cls()) if told else None
 

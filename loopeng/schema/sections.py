@@ -148,7 +148,8 @@ class EvaluatorSpec(Noun):
         1.0,
         ge=0,
         description="In the mean score. 0 only watches, in every mode of 'pass': its results are reported, but decide "
-        "no verdict, not even by an error, reach no retry, no failure pattern and no gate.",
+        "no verdict, not even by an error, reach no retry, no failure pattern and no gate. In a composite 0 counts for "
+        "nothing in the mean.",
     )
     negate: bool = False
     remedy: str | None = Field(None, description="The rule to propose when this fails often; default: the type's own.")

@@ -21,8 +21,8 @@ def weigh(
 ) -> GateTest:
     """The planned test with what was found.
 
-    ``about`` are the evaluators the proposal is for, and those that only watch: every other one is tested for harm. ``repeat`` compares two
-    baseline runs, None where there was no A/A check. Without a pair there is nothing to test.
+    ``about`` are the evaluators the proposal is for, and those that only watch: every other one is tested for harm.
+    ``repeat`` compares two baseline runs, None where there was no A/A check. Without a pair there is nothing to test.
     """
     pairs = comparison.pairs
     found: dict[str, object] = {}

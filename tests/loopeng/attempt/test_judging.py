@@ -1,4 +1,4 @@
-"""What judging an attempt costs and decides: words that are said again are free, and who only watches decides nothing."""
+"""What judging an attempt costs and decides: a word said again is free, and who only watches decides nothing."""
 
 from __future__ import annotations
 
@@ -35,10 +35,8 @@ class AskingJudge(Judge):
 
 @pytest.mark.parametrize("in_a_part", [False, True])
 @pytest.mark.parametrize("reads_text_alone", [True, False])
-def test_the_bill_is_as_long_as_the_questions_asked(
-    store: LoopStore, in_a_part: bool, reads_text_alone: bool
-) -> None:
-    """"no" comes twice. Only where the text is not all that counts is the judge asked a second time."""
+def test_the_bill_is_as_long_as_the_questions_asked(store: LoopStore, in_a_part: bool, reads_text_alone: bool) -> None:
+    """ "no" comes twice. Only where the text is not all that counts is the judge asked a second time."""
     judge = AskingJudge(in_a_part=in_a_part, reads_text_alone=reads_text_alone)
     attempts, _ = play(store, Script("no", "no", "ok"), evaluators=[judge])
     assert [each.duplicate_of for each in attempts] == [None, 0, None]
@@ -67,8 +65,8 @@ def watched(function: Any, mode: str = "all", **changes: Any) -> Task:
     reference = f"{__name__}:{function.__name__}"
     watcher = EvaluatorSpec(id="watcher", type="python", weight=0, function=reference)  # type: ignore[call-arg]
     own = EvaluatorSpec(id="short", type="length", max_words=5)  # type: ignore[call-arg]
-    condition = {"pass": PassSpec(mode=mode, threshold=1.0)}  # type: ignore[arg-type]
-    return make_task(**({"evaluators": (own, watcher), **condition} | changes))
+    values: dict[str, Any] = {"evaluators": (own, watcher), "pass": PassSpec.model_validate({"mode": mode})}
+    return make_task(**(values | changes))
 
 
 @MODES

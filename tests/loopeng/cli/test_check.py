@@ -197,8 +197,8 @@ def test_an_evaluator_that_breaks_is_told_with_its_error(shop: Shop, invoke: Inv
 
 def test_an_evaluator_that_can_judge_nothing_is_a_problem(shop: Shop, invoke: Invoke) -> None:
     """As where answers would have to run, and there is no sandbox: a run would be in error from end to end."""
-    shop.write("broken.py", "def strange(text):\n    raise OSError('nowhere to run it')\n")
-    shop.change(SHORT, '{id: short, type: python, function: "broken:strange"}')
+    shop.write("cannot_judge.py", "def strange(text):\n    raise OSError('nowhere to run it')\n")
+    shop.change(SHORT, '{id: short, type: python, function: "cannot_judge:strange"}')
     text = invoke("check", code=2).stdout
     assert "problem: evaluator 'short' could judge nothing, so every sample of a run would be in error: " in text
     assert "OSError: nowhere to run it" in text

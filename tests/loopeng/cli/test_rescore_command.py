@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING
 
 from loopeng.store import LoopStore
@@ -23,8 +24,9 @@ BY_THIS_FILE = ("--task", "task.yaml")  # the run's own is elsewhere: the folder
 
 def stop_a_rescore(shop: Shop, invoke: Invoke) -> tuple[str, str]:
     """The run that was judged again, and what was said when that was stopped."""
-    shop.write("mine.py", STOPS)
-    shop.change("{id: short, type: length, max_words: 10}", '{id: short, type: python, function: "mine:stops"}')
+    module = f"stops_{uuid.uuid4().hex}"  # Python keeps one module of a name
+    shop.write(f"{module}.py", STOPS)
+    shop.change("{id: short, type: length, max_words: 10}", f'{{id: short, type: python, function: "{module}:stops"}}')
     shop.write("stop", "")
     (run,) = json.loads(invoke("runs", "list", "--json").stdout)
     told = invoke("rescore", *BY_THIS_FILE, "-j", "1", code=130).stderr

@@ -92,7 +92,7 @@ def test_an_engine_that_decodes_nothing_has_no_speed() -> None:
 
 def test_a_sample_in_error_is_neither_passed_nor_failed() -> None:
     text = run_text(make_summary(4, first_errors=4, errors=2))
-    assert "4/12 (33 %)    6/14 (43 %)       2" in text
+    assert "4/12 (33 %)    6/14 (43 %)  4 at first, 2 in the end" in text
 
 
 def test_a_run_that_was_stopped_has_no_verdict() -> None:

@@ -184,7 +184,10 @@ def test_repeats_are_clustered_by_sample(run_of: Run) -> None:
     assert total["repeats"] == {"k": 3, "pass_at_k": 0.5, "pass_hat_k": 0.25, "samples": 4}
     text = _joined(text_report, written)
     assert "clustered by sample" in text
-    assert "of 3 first attempts at a sample, one passes for 50 % of the samples, all for 25 % (4 samples with 3 that" in text
+    assert (
+        "of 3 first attempts at a sample, one passes for 50 % of the samples, all for 25 % (4 samples with 3 that"
+        in text
+    )
     assert "clustered by sample" in _joined(markdown_report, written)
 
 
@@ -216,7 +219,7 @@ def test_an_empty_run_can_be_written(run_of: Run) -> None:
 
 def test_a_run_that_was_stopped_says_how_far_it_came(run_of: Run) -> None:
     """Everything that was judged is right, and yet no report looks like a success."""
-    written = run_of({name: "good" for name in "abcde"}, run={"repeats": 2}, limits={"attempts": 4})
+    written = run_of(dict.fromkeys("abcde", "good"), run={"repeats": 2}, limits={"attempts": 4})
     told = "not complete (limits.attempts: 4 of 4 attempts made): 4 of the task's 10 samples are finished"
     assert told in _joined(text_report, written)
     assert f"**{told}**" in _joined(markdown_report, written).replace("\\", "")
@@ -230,7 +233,7 @@ def test_a_run_that_was_stopped_says_how_far_it_came(run_of: Run) -> None:
 def test_errors_of_first_attempts_are_told_where_they_were_mended(run_of: Run) -> None:
     """One of five could not be judged at first; in the end all could."""
     changes = {"loop": {"max_attempts": 2, "retry": "critique"}, "run": {"on": "first", "min_pass_rate": 0.5}}
-    written = run_of({**{name: "good" for name in "abcd"}, "e": ["boom", "good"]}, **changes)
+    written = run_of({**dict.fromkeys("abcd", "good"), "e": ["boom", "good"]}, **changes)
     for write in (text_report, markdown_report):
         assert "1 at first, 0 in the end" in _joined(write, written)
     assert "4 of 4 pass at the first attempt, 1 could not be judged" in _joined(markdown_report, written)

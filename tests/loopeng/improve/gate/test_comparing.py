@@ -18,7 +18,7 @@ from loopeng.improve.gate.pairing import compare_attempts
 from loopeng.improve.replaying import why_not_replayable
 from loopeng.ports import AgentContext, EngineInfo, TextReply, TextRequest
 from loopeng.runner import run_suite
-from loopeng.schema import Attempt, EvalResult, Proposal, Task, utc_now
+from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Proposal, Task, utc_now
 from loopeng.schema.task import AgentSpec, BudgetSpec, GateSpec, ImproveSpec, LoopSpec
 from loopeng.store import LoopStore
 
@@ -129,6 +129,17 @@ def test_the_report_says_what_was_tested_and_counts_each_evaluator(store: LoopSt
     holdout = store.gate_report(pending.id, 1, "holdout")
     assert holdout is not None and holdout.pairs.fixed == 3
     assert (holdout.verdict, holdout.test) == ("untested", None)
+
+
+def test_an_evaluator_that_only_watches_blocks_nothing(store: LoopStore, make_task: Callable[..., Task]) -> None:
+    """The short answers no longer speak of gardens, which somebody without weight would have liked."""
+    watcher = EvaluatorSpec(id="garden", type="contains", value="garden", weight=0)  # type: ignore[call-arg]
+    made = Harness.build(store, make_task(evaluators=(*make_task().evaluators, watcher)))
+    run_suite(made)
+    (proposal,) = propose(made)
+    report = store.gate_report(proposal.id, 1)
+    assert report is not None and report.test is not None
+    assert report.by_evaluator["garden"].broken == 4 and report.test.harm == {}
 
 
 def test_gate_samples_are_few_enough_and_always_the_same(make_task: Callable[..., Task]) -> None:
