@@ -177,6 +177,7 @@ class EvaluationContext:
     engine: TextEngine | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
     cache: ReplyCache | None = None
+    retry_delays_s: tuple[float, ...] = ()  # before each further try where the engine of an evaluator breaks
 
 
 @runtime_checkable

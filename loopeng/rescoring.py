@@ -25,7 +25,9 @@ from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, Sam
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.judging import judged
 from loopeng.errors import ConflictError, NotFoundError, UsageError
+from loopeng.evaluators.parts import walk_parts
 from loopeng.evaluators.python import FunctionEvaluator
+from loopeng.ports import Evaluator
 from loopeng.run_records import Record, RunRecords
 from loopeng.schema import Attempt, Run, Sample, SampleResult, Task
 from loopeng.schema.attempts import RESCORE_OF
@@ -77,16 +79,11 @@ def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | 
     return Rescored(run, original, left_out)
 
 
-def _jobs(evaluators: Iterable[object]) -> int:
-    if any(map(_has_function, evaluators)):
+def _jobs(evaluators: Iterable[Evaluator]) -> int:
+    if any(isinstance(each, FunctionEvaluator) for _, each in walk_parts(evaluators)):
         return 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST_JOBS)
-
-
-def _has_function(evaluator: object) -> bool:
-    """Whether the user's own code judges, or a part of what does."""
-    return isinstance(evaluator, FunctionEvaluator) or any(map(_has_function, getattr(evaluator, "parts", ())))
 
 
 def _matched(store: LoopStore, original: Run, task: Task) -> tuple[dict[str, Sample], tuple[str, ...]]:

@@ -45,15 +45,19 @@ def run_suite(
             store.prompt_version(run.prompt_version_id),
             task.samples[:limit],
             limits=task.limits,
-            before_finish=lambda: _look_back(harness, run),
+            before_finish=lambda status: _look_back(harness, run, status),
         )
     return summarize(store, run.id, task)
 
 
-def _look_back(harness: Harness, run: Run) -> None:
-    """What a run knows at its end: the mistakes that came up, and how far its judges are to be trusted."""
+def _look_back(harness: Harness, run: Run, status: RunStatus) -> None:
+    """What a run knows at its end: the mistakes that came up, and how far its judges are to be trusted.
+
+    Where a limit has stopped it, nothing is left to spend on anchors; a resume judges them.
+    """
     mine(harness.store, run.id, harness.task)
-    judge_anchors(harness, run)
+    if status == "finished":
+        judge_anchors(harness, run)
 
 
 def execute_run(  # noqa: PLR0913  the gate sets each of them
@@ -66,13 +70,14 @@ def execute_run(  # noqa: PLR0913  the gate sets each of them
     repeats: int | None = None,
     limits: BudgetSpec | None = None,
     references: Mapping[str, Sequence[str]] | None = None,
-    before_finish: Callable[[], object] | None = None,
+    before_finish: Callable[[RunStatus], object] | None = None,
 ) -> Run:
     """Make every (sample, repeat) that has no result yet; one at a time. May run in any thread.
 
     ``max_attempts`` and ``repeats`` default to the task's, ``limits`` to none. A limit ends the run as "budget",
     Ctrl-C as "interrupted" (and is raised again); both can be resumed, as can a run whose process was killed.
-    ``before_finish`` runs while the run is still open, so that a crash in it is made good by a resume.
+    ``before_finish`` gets the status to come and runs while the run is still open, so that a crash in it is made good
+    by a resume.
     """
     task = harness.task
     context = AttemptContext(
@@ -86,7 +91,7 @@ def execute_run(  # noqa: PLR0913  the gate sets each of them
     )
     status, reason = _attempt_all(context, repeats or task.run.repeats)
     if before_finish is not None:
-        before_finish()
+        before_finish(status)
     run = harness.store.finish_run(run.id, status, reason)
     harness.on_event(RunFinished(run))
     return run

@@ -16,21 +16,22 @@ __all__ = ["judged", "verdict_of"]
 _COST = "judge_usage"  # where a result's metadata says what asking a model took
 
 
-def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: tuple[Attempt, ...]) -> Attempt:
+def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: Sequence[Attempt]) -> Attempt:
     """``draft`` with its verdict; ``earlier`` are the attempts at the sample before it.
 
-    The same text as before is not evaluated again, where the text alone decides. What broke has no answer to judge.
+    Where one of them has the same text, the evaluators that read the text alone are not asked again: their word is
+    carried over, and costs nothing. What broke has no answer to judge.
     """
     if draft.error is not None:
         return draft
     twin = next((each for each in earlier if each.text == draft.text and each.verdict != "error"), None)
+    known = {} if twin is None else {each.evaluator: _again(each) for each in twin.results if each.error is None}
+    asked = [each for each in harness.evaluators if each.id not in known or not _reads_text_alone(each)]
+    context = EvaluationContext(harness.engine, tuple(earlier), harness.store, harness.retry_delays_s)
+    known |= {each.evaluator: each for each in run_evaluators(asked, sample, draft, context)}
+    results = tuple(known[each.id] for each in harness.evaluators)
+    verdict, score = verdict_of(results, harness.task)
     duplicate_of = None if twin is None else twin.attempt_index
-    if twin is not None and _stands(twin, harness):
-        results, verdict, score = tuple(map(_again, twin.results)), twin.verdict, twin.score
-    else:
-        context = EvaluationContext(engine=harness.engine, earlier_attempts=earlier, cache=harness.store)
-        results = run_evaluators(harness.evaluators, sample, draft, context)
-        verdict, score = verdict_of(results, harness.task)
     changes = {"results": results, "verdict": verdict, "score": score, "duplicate_of": duplicate_of}
     return draft.model_copy(update=changes)
 
@@ -40,10 +41,9 @@ def verdict_of(results: Sequence[EvalResult], task: Task) -> tuple[Verdict, floa
     return judge_attempt([each for each in results if each.evaluator not in task.watching], task)
 
 
-def _stands(twin: Attempt, harness: Harness) -> bool:
-    """Whether what was said of a text holds for the same text again. A watcher that broke may be tried once more."""
-    whole = all(each.error is None for each in twin.results)
-    return whole and all(getattr(each, "reads_text_alone", True) for each in harness.evaluators)
+def _reads_text_alone(evaluator: object) -> bool:
+    """What an evaluator says of itself. One that says nothing may look at anything, and is asked again."""
+    return bool(getattr(evaluator, "reads_text_alone", False))
 
 
 def _again(result: EvalResult) -> EvalResult:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from loopeng.checking.last_run import LastRun
 from loopeng.checking.trying import estimated_tokens
+from loopeng.evaluators.parts import walk_parts
 from loopeng.ports import Evaluator
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Task
@@ -73,19 +74,9 @@ def estimate_cost(task: Task, last_run: LastRun | None, evaluators: Sequence[Eva
     )
     assert least is not None and most is not None
     limits = tuple(_limits_reached(task, least, expected, most))
-    questions, on_anchors = (sum(map(asked, evaluators)) for asked in (_questions, _anchor_questions))
+    judges = [(getattr(each, "num_questions", 0), getattr(each, "anchors", ())) for _, each in walk_parts(evaluators)]
+    questions, on_anchors = sum(asked for asked, _ in judges), sum(asked * len(anchors) for asked, anchors in judges)
     return CostEstimate(number, least, most, expected, limits, int(most.attempts) * questions, on_anchors)
-
-
-def _questions(evaluator: object) -> int:
-    """What a judge, or the judges among the parts of an evaluator, ask a model of one answer."""
-    parts = getattr(evaluator, "parts", ())
-    return int(getattr(evaluator, "num_questions", 0)) + sum(map(_questions, parts))
-
-
-def _anchor_questions(evaluator: object) -> int:
-    """Of all anchors together; a part's are not judged."""
-    return int(getattr(evaluator, "num_questions", 0)) * len(getattr(evaluator, "anchors", ()))
 
 
 def _bounds(task: Task, number: int) -> tuple[Spending, Spending]:
@@ -111,7 +102,7 @@ def _as_before(seen: LastRun, number: int) -> Spending:
 
 def _priced(spending: Spending, evaluators: Sequence[Evaluator]) -> Spending:
     """With the price, where prices of tokens are known: an evaluator of cost names them."""
-    params = (getattr(each, "params", None) for each in evaluators)
+    params = (getattr(each, "params", None) for _, each in walk_parts(evaluators))
     prices = next((each for each in params if hasattr(each, "prompt_per_million")), None)
     if prices is None or spending.prompt_tokens is None or spending.generated_tokens is None:
         return spending

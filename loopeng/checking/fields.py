@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loopeng.evaluators.parts import walk_parts
 from loopeng.evaluators.python import FunctionEvaluator
 from loopeng.ports import Evaluator
 from loopeng.prompts import PromptTemplate
@@ -31,7 +32,7 @@ def find_field_use(task: Task, evaluators: Sequence[Evaluator]) -> FieldUse:
     """
     samples = task.samples
     shown = PromptTemplate(task.template).placeholders
-    everyone = [part for each in evaluators for part in _with_parts(each)]
+    everyone = [each for _, each in walk_parts(evaluators)]
     used = shown.union(*(getattr(each, "placeholders", frozenset()) for each in evaluators))
     used = used.union(*(getattr(each, "read_fields", frozenset()) for each in everyone))
     used |= {name for name in (task.dataset.id, task.dataset.group) if name is not None}
@@ -46,12 +47,6 @@ def find_field_use(task: Task, evaluators: Sequence[Evaluator]) -> FieldUse:
         empty={name: ids for name, ids in empty.items() if ids},
         read_by_code=task.agent.kind != "llm" or any(isinstance(each, FunctionEvaluator) for each in everyone),
     )
-
-
-def _with_parts(evaluator: object) -> Iterator[object]:
-    yield evaluator
-    for part in getattr(evaluator, "parts", ()):
-        yield from _with_parts(part)
 
 
 def _is_empty(value: object) -> bool:

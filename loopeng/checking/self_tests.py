@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopeng.checking.trying import Bench
+from loopeng.checking.trying import Bench, asks_a_model
+from loopeng.evaluators.parts import walk_parts
 from loopeng.ports import Evaluator
 from loopeng.schema import EvalResult, EvaluatorSpec, Sample
 from loopeng.schema.task import SelfTest
@@ -15,7 +16,10 @@ __all__ = ["SelfTestResult", "run_self_tests"]
 
 @dataclass(frozen=True)
 class SelfTestResult:
-    """``number`` counts the evaluator's self-tests from 1; ``found`` is pass, a category, or what stood in the way."""
+    """``number`` counts the evaluator's self-tests from 1; ``found`` is pass, a category, or what stood in the way.
+
+    A part of a composite is named as in ``whole/part``.
+    """
 
     evaluator: str
     number: int
@@ -26,22 +30,22 @@ class SelfTestResult:
 
 
 def run_self_tests(bench: Bench) -> list[SelfTestResult]:
-    """Try every self-test of the evaluators that need no model."""
+    """Try every self-test of the evaluators that need no model, and of such parts."""
     specs = {spec.id: spec for spec in bench.task.evaluators}
     return [
         result
-        for evaluator in bench.without_model
-        if (spec := specs.get(evaluator.id)) is not None
-        for result in _of_evaluator(bench, evaluator, spec)
+        for name, evaluator in walk_parts(bench.evaluators)
+        if not asks_a_model(evaluator) and (spec := specs.get(name) or getattr(evaluator, "spec", None)) is not None
+        for result in _of_evaluator(bench, name, evaluator, spec)
     ]
 
 
-def _of_evaluator(bench: Bench, evaluator: Evaluator, spec: EvaluatorSpec) -> list[SelfTestResult]:
+def _of_evaluator(bench: Bench, name: str, evaluator: Evaluator, spec: EvaluatorSpec) -> list[SelfTestResult]:
     results = []
     for number, test in enumerate(spec.self_tests, start=1):
         found, reason = _tried(bench, evaluator, test)
         fine = found == test.expect or (test.expect == "fail" and found in evaluator.categories)
-        results.append(SelfTestResult(spec.id, number, test.expect, found, reason, fine))
+        results.append(SelfTestResult(name, number, test.expect, found, reason, fine))
     return results
 
 

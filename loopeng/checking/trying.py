@@ -8,13 +8,14 @@ from typing import Any
 
 from loopeng.attempt.judging import verdict_of
 from loopeng.evaluators import run_evaluators
+from loopeng.evaluators.parts import walk_parts
 from loopeng.improve.rules import CHARS_PER_TOKEN
 from loopeng.ports import Evaluator
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Attempt, EvalResult, Message, Sample, Task, Usage, utc_now
 from loopeng.schema.attempts import Verdict
 
-__all__ = ["Bench", "estimated_tokens"]
+__all__ = ["Bench", "asks_a_model", "estimated_tokens"]
 
 _MAX_SAMPLES, _MAX_SLOW_SAMPLES = 20, 3
 
@@ -23,8 +24,8 @@ _MAX_SAMPLES, _MAX_SLOW_SAMPLES = 20, 3
 class Bench:
     """A task's evaluators, and the few samples that are enough to see what they let through.
 
-    An evaluator says of itself, or its parts do, ``uses_engine`` (it asks a model), ``reads_text_alone`` (False: it
-    looks at what an attempt took or did besides) and ``is_slow`` (it runs programs: fewer samples are tried).
+    An evaluator says of itself, or its parts do, ``uses_engine`` (it asks a model), ``needs_a_run`` (it looks at what
+    an attempt took or did besides) and ``is_slow`` (it runs programs: fewer samples are tried).
     """
 
     task: Task
@@ -33,12 +34,12 @@ class Bench:
     @property
     def without_model(self) -> tuple[Evaluator, ...]:
         """Those that can be asked here."""
-        return tuple(each for each in self.evaluators if not _of_any_part(each, "uses_engine"))
+        return tuple(each for each in self.evaluators if not asks_a_model(each))
 
     @property
     def tried(self) -> tuple[Evaluator, ...]:
         """Those of them whose word on an answer without a run behind it means something."""
-        return tuple(each for each in self.without_model if getattr(each, "reads_text_alone", True))
+        return tuple(each for each in self.without_model if not _says(each, "needs_a_run"))
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -50,7 +51,7 @@ class Bench:
     @property
     def samples(self) -> tuple[Sample, ...]:
         """The first ones."""
-        slow = any(_of_any_part(each, "is_slow") for each in self.tried)
+        slow = any(_says(each, "is_slow") for each in self.tried)
         return self.task.samples[: _MAX_SLOW_SAMPLES if slow else _MAX_SAMPLES]
 
     def judge(
@@ -87,8 +88,11 @@ def estimated_tokens(text: str) -> int:
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
-def _of_any_part(evaluator: object, name: str) -> bool:
+def asks_a_model(evaluator: Evaluator) -> bool:
+    """Whether an evaluator asks a model, or a part of it does."""
+    return _says(evaluator, "uses_engine")
+
+
+def _says(evaluator: Evaluator, name: str) -> bool:
     """Whether an evaluator has an attribute that is true, or a part of it has."""
-    return bool(getattr(evaluator, name, False)) or any(
-        _of_any_part(part, name) for part in getattr(evaluator, "parts", ())
-    )
+    return any(getattr(each, name, False) for _, each in walk_parts([evaluator]))

@@ -5,7 +5,7 @@ length, llm_judge, numeric, pairwise, python, regex, sentences, similarity, star
 xml, yaml. ``@evaluator`` registers a function as another, and so does an entry point of an installed package.
 """
 
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
+from loopeng.evaluators.base import CheckError, EvaluatorParams, Finding, TypedEvaluator
 from loopeng.evaluators.composite import judge_attempt
 from loopeng.evaluators.registry import (
     EvaluatorSource,
@@ -19,6 +19,7 @@ from loopeng.evaluators.run import run_evaluators
 from loopeng.evaluators.sentence_splitter import split_sentences
 
 __all__ = [
+    "CheckError",
     "EvaluatorParams",
     "EvaluatorSource",
     "EvaluatorType",

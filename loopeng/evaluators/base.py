@@ -21,6 +21,7 @@ from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, FaultSide, Sample
 __all__ = [
     "HIDDEN",
     "TARGET",
+    "CheckError",
     "EvaluatorParams",
     "Finding",
     "TypedEvaluator",
@@ -42,6 +43,14 @@ class EvaluatorParams(BaseModel):
 
 
 P = TypeVar("P", bound=EvaluatorParams)
+
+
+class CheckError(ValueError):
+    """A check could not be made: whose fault that is, and the metadata that the result in error keeps."""
+
+    def __init__(self, message: str, fault_side: FaultSide, metadata: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.fault_side, self.metadata = fault_side, dict(metadata or {})
 
 
 @dataclass(frozen=True)
@@ -93,8 +102,13 @@ class TypedEvaluator(ABC, Generic[P]):
 
     @property
     def reads_text_alone(self) -> bool:
-        """Whether the same text gets the same result again; not where time, tokens or steps count."""
+        """Whether the same text gets the same result again; not where time, tokens, steps or earlier answers count."""
         return True
+
+    @property
+    def needs_a_run(self) -> bool:
+        """Whether its word on a text that no run made means nothing."""
+        return not self.reads_text_alone
 
     @abstractmethod
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
@@ -105,8 +119,11 @@ class TypedEvaluator(ABC, Generic[P]):
         """The rule that would prevent a failure of ``category``, without any sample's value."""
 
     def evaluate(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> EvalResult:
-        """Check, then apply ``negate`` and the remedy."""
-        finding = self.check(sample, attempt, context)
+        """Check, then apply ``negate`` and the remedy. A CheckError becomes a result in error, with what it knows."""
+        try:
+            finding = self.check(sample, attempt, context)
+        except CheckError as error:
+            return EvalResult(evaluator=self.id, error=str(error), fault_side=error.fault_side, metadata=error.metadata)
         if not 0 <= finding.score <= 1:
             raise ValueError(f"a score must be between 0 and 1, not {finding.score!r}")
         passed, score, category, remedy = finding.passed, finding.score, finding.category, finding.remedy

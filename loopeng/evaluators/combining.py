@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
+from loopeng.evaluators.base import CheckError, EvaluatorParams, Finding, TypedEvaluator
 from loopeng.evaluators.composite import judge_attempt
 from loopeng.evaluators.run import run_evaluators
 from loopeng.ports import EvaluationContext, Evaluator
@@ -43,7 +43,8 @@ class CompositeParams(EvaluatorParams):
 class Composite(TypedEvaluator[CompositeParams]):
     """Passes where all parts pass, or any, or their weighted mean score reaches a threshold.
 
-    Score: the weighted mean of the parts' scores. A part that breaks makes the whole an error. A failure has the
+    Score: the weighted mean of the parts' scores. A part that breaks makes the whole an error, of the same side; what
+    the other parts said, and what judges among them cost, is kept. A failure has the
     category, reason and remedy of the first failing part, of the model's own failures first; ``@`` and the part's id
     follow the category. Where no part failed by itself it is ``composite.below_threshold``.
     """
@@ -81,16 +82,20 @@ class Composite(TypedEvaluator[CompositeParams]):
 
     @property
     def reads_text_alone(self) -> bool:
-        return all(getattr(part, "reads_text_alone", True) for part in self.parts)
+        return all(getattr(part, "reads_text_alone", False) for part in self.parts)
+
+    @property
+    def needs_a_run(self) -> bool:
+        return any(getattr(part, "needs_a_run", False) for part in self.parts)
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         results = run_evaluators(self.parts, sample, attempt, context)
-        for each in results:
-            if each.error is not None:
-                raise ValueError(f"part {each.evaluator!r}: {each.error}")
+        metadata = {"parts": [_kept(each) for each in results]}
+        broken = next((each for each in results if each.error is not None), None)
+        if broken is not None:
+            raise CheckError(f"part {broken.evaluator!r}: {broken.error}", broken.side_of_error, metadata)
         verdict, score = judge_attempt(results, self._condition, self._weights)
         assert score is not None
-        metadata = {"parts": [_kept(each) for each in results]}
         if verdict == "pass":
             return Finding(True, score, self._summary(results, score), metadata=metadata)
         return self._failure(results, score, metadata)

@@ -80,6 +80,11 @@ class FunctionEvaluator:
     def placeholders(self) -> frozenset[str]:
         return frozenset()
 
+    @property
+    def reads_text_alone(self) -> bool:
+        """Whether the same text gets the same result again: a function of more may look at steps, time or context."""
+        return self._num_inputs == 1
+
     def evaluate(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> EvalResult:
         """Call the function. Raises whatever it raises, and TypeError or ValueError for an answer of no use."""
         inputs = (attempt.text,) if self._num_inputs == 1 else (sample, attempt, context)[: self._num_inputs]

@@ -13,6 +13,7 @@ from loopeng.attempt.events import EngineRetried, GateProgress, ProgressEvent, R
 from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop
 from loopeng.evaluators.judge import ModelJudge
+from loopeng.evaluators.parts import walk_parts
 from loopeng.improve.spending import Spending
 from loopeng.prompts import text_hash
 from loopeng.schema import Attempt, PromptVersion, Proposal, Rule, Run, Sample, Task
@@ -124,7 +125,7 @@ def is_deterministic(harness: Harness) -> bool:
     """
     if getattr(harness.agent, "reference", None) != "llm" or not harness.engine.describe().deterministic:
         return False
-    return all(each.is_deterministic for each in harness.evaluators if isinstance(each, ModelJudge))
+    return all(each.is_deterministic for _, each in walk_parts(harness.evaluators) if isinstance(each, ModelJudge))
 
 
 class _Progress:

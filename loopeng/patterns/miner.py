@@ -12,8 +12,6 @@ from loopeng.store import LoopStore
 
 __all__ = ["Fault", "faults_in", "faults_of", "mine"]
 
-_BROKEN_GRADER = "grader.error"
-
 
 @dataclass(frozen=True)
 class Fault:
@@ -35,7 +33,7 @@ class Fault:
 
 
 def faults_of(attempt: Attempt) -> Iterator[Fault]:
-    """What evaluators found, and what broke: an evaluator is the grader's fault, the engine the environment's."""
+    """What evaluators found, and what broke: the engine is the environment's fault, an evaluator says whose it is."""
     if attempt.error is not None:
         why = attempt.finish_reason if attempt.finish_reason in ERROR_SIDES else "engine_error"
         assert why is not None
@@ -47,7 +45,8 @@ def faults_in(results: Iterable[EvalResult]) -> Iterator[Fault]:
     """What evaluators found, and those of them that broke."""
     for result in results:
         if result.error is not None:
-            yield Fault(result.evaluator, _BROKEN_GRADER, result.error, "grader")
+            side = result.side_of_error
+            yield Fault(result.evaluator, f"{side}.error", result.error, side)
         elif result.passed is False:
             yield Fault(result.evaluator, result.category or "", result.reason, result.fault_side, result.remedy)
 

@@ -30,7 +30,8 @@ class JudgeView:
     def lines(self) -> list[str]:
         """What it cost, its agreement with its anchors, and a warning where that is low."""
         anchors = [] if self.anchors is None else _anchor_lines(self.anchors)
-        return [f"{self.evaluator}: {_costs(self.usage)}", *anchors]
+        apart = self.usage == JudgeUsage() and self.anchors is not None  # of a part: its costs are told with the whole
+        return [f"{self.evaluator}:" if apart else f"{self.evaluator}: {_costs(self.usage)}", *anchors]
 
 
 def judges_text(views: Sequence[JudgeView]) -> str:

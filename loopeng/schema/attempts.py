@@ -74,6 +74,11 @@ class EvalResult(Noun):
     metadata: dict[str, Any] = {}
     latency_s: float = 0.0
 
+    @property
+    def side_of_error(self) -> FaultSide:
+        """Whose fault an error is: the evaluator's own, but where it says otherwise. It is never the model's."""
+        return "grader" if self.fault_side == "model" else self.fault_side
+
     @model_validator(mode="after")
     def _error_is_not_a_verdict(self) -> EvalResult:
         if self.error is not None and (self.score is not None or self.passed is not None):

@@ -115,5 +115,15 @@ class Task(TaskFile):
         Rules are no part of it: they belong to the prompt's version, whether or not they came from a file. Nor are
         evaluators' self-tests, which only ``loopeng check`` reads.
         """
-        left_out: Any = {"path": True, "file_rules": True, "evaluators": {"__all__": {"self_tests"}}}
-        return content_hash(self.model_dump(mode="json", by_alias=True, exclude=left_out))
+        content = self.model_dump(mode="json", by_alias=True, exclude={"path", "file_rules"})
+        return content_hash(content | {"evaluators": [_without_self_tests(each) for each in content["evaluators"]]})
+
+
+def _without_self_tests(evaluator: dict[str, Any]) -> dict[str, Any]:
+    """Of the evaluator, and of its parts where it is a composite."""
+    kept = {key: value for key, value in evaluator.items() if key != "self_tests"}
+    if kept.get("type") == "composite" and isinstance(kept.get("evaluators"), list):
+        kept["evaluators"] = [
+            _without_self_tests(each) if isinstance(each, dict) else each for each in kept["evaluators"]
+        ]
+    return kept

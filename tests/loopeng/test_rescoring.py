@@ -233,7 +233,7 @@ def test_a_stopped_rescore_goes_on_and_counts_nothing_twice(loop: Loop, original
     _COUNTED.clear()
     result = loop.rescore(original, task, resume=True)
     assert result.run.id == stopped.id and result.run.status == "finished"
-    assert sorted(_COUNTED) == ["s2", "s3"]  # the second attempt of each has the same text
+    assert sorted(_COUNTED) == ["s2", "s2", "s3", "s3"]  # two attempts each: it gets the attempt, not the text alone
     assert len(loop.store.sample_results(stopped.id)) == 4 and len(loop.store.attempts(stopped.id)) == 6
     with pytest.raises(NotFoundError, match="no unfinished rescore"):
         loop.rescore(original, task, resume=True)

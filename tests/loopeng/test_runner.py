@@ -214,10 +214,10 @@ def test_a_crash_before_the_end_is_made_good_by_a_resume(store: LoopStore, monke
         kind="suite", task=task, version=version, seed=0, engine=harness.engine.describe().model_dump()
     )
 
-    def crash() -> None:
-        raise OSError("power is gone")
+    def crash(status: str) -> None:
+        raise OSError(f"power is gone before {status}")
 
-    with pytest.raises(OSError, match="power"):
+    with pytest.raises(OSError, match="power is gone before finished"):
         execute_run(harness, run, version, task.samples, before_finish=crash)
     assert store.run(run.id).status == "running" and store.patterns() == []
     assert run_suite(harness, resume=True).run.id == run.id

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from loopeng.errors import BudgetStop, TaskError
-from loopeng.evaluators.base import EvaluatorParams
-from loopeng.evaluators.judge.asking import Asker, UnreadableJudgeError
+from loopeng.evaluators.base import CheckError, EvaluatorParams
+from loopeng.evaluators.judge.asking import Asker
 from loopeng.evaluators.judge.criteria import Criterion
 from loopeng.schema import AnchorReport, CriterionAgreement, JudgeUsage, Sample
 from loopeng.validation import did_you_mean, validated
@@ -116,9 +116,9 @@ def report_anchors(
             judged, asker = judge(item.sample, item.answer)
         except BudgetStop:
             raise
-        except UnreadableJudgeError as error:
+        except CheckError as error:
             errors.append(str(error))
-            usage += JudgeUsage.model_validate(error.metadata["judge_usage"])
+            usage += JudgeUsage.of(error.metadata) or JudgeUsage()
         except Exception as error:  # noqa: BLE001  an engine may be anybody's code
             errors.append(f"{type(error).__name__}: {error}")
         else:

@@ -1,33 +1,30 @@
-"""Asking a judge: held to a schema where the engine can, read strictly everywhere, asked once more, then an error."""
+"""Asking a judge: held to a schema where the engine can, read strictly everywhere, asked once more, then an error.
+
+An engine that breaks is asked again as often as the engine of an attempt is, then it is an error of the environment.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from loopeng.errors import RequestRefusedError
+from loopeng.errors import EngineError, RequestRefusedError
+from loopeng.evaluators.base import CheckError
 from loopeng.evaluators.judge.replies import MalformedReplyError
-from loopeng.ports import EngineInfo, ReplyCache, TextEngine, TextRequest
+from loopeng.ports import EngineInfo, ReplyCache, TextEngine, TextReply, TextRequest
 from loopeng.prompts import load_prompt
-from loopeng.schema import JudgeUsage, Message, content_hash
+from loopeng.schema import FaultSide, JudgeUsage, Message, content_hash
 from loopeng.schema.task import EngineSpec
 
-__all__ = ["Asker", "Question", "UnreadableJudgeError"]
+__all__ = ["Asker", "Question"]
 
 T = TypeVar("T")
 _READING = 1  # of the cache's keys: raise it where replies are read in another way
 _NOT_HELD = "the engine does not hold replies to a schema"
-
-
-class UnreadableJudgeError(ValueError):
-    """Two replies in turn could not be read. ``metadata`` is what the result in error keeps."""
-
-    def __init__(self, problem: str, metadata: dict[str, Any]) -> None:
-        super().__init__(f"the judge's reply could not be read, nor could a second one: {problem}")
-        self.metadata = metadata
 
 
 @dataclass(frozen=True)
@@ -46,13 +43,15 @@ class Asker:
     """The questions of one judgement, and what they cost. Belongs to one thread.
 
     Every question has its own seed, drawn from its text and the number of the vote: the same question is answered the
-    same way by a deterministic engine. Only such replies are cached, and only those that could be read.
+    same way by a deterministic engine. Only replies of one that says who it is are cached, of those only what could be
+    read.
     """
 
     engine: TextEngine
     settings: EngineSpec
     temperature: float
     cache: ReplyCache | None = None
+    retry_delays_s: tuple[float, ...] = ()  # before each further try where the engine breaks
     usage: JudgeUsage = field(default_factory=JudgeUsage)
     not_held: str | None = None  # why replies were read only, not held to the schema
     _info: EngineInfo = field(init=False)
@@ -61,17 +60,28 @@ class Asker:
         self._info = self.engine.describe()
 
     def ask(self, question: Question[T], vote: int = 0) -> T:
-        """The reply, read. Raises UnreadableJudgeError, and EngineError where the engine breaks."""
+        """The reply, read. Raises CheckError, with what was asked so far."""
+        try:
+            return self._asked(question, vote)
+        except MalformedReplyError as error:
+            told = f"the judge's reply could not be read, nor could a second one: {error}"
+            raise self._error(told, "grader") from None
+        except RequestRefusedError as error:
+            raise self._error(f"the judge's engine refuses the question: {error}", "grader") from error
+        except EngineError as error:
+            raise self._error(f"the judge's engine broke: {error}", "environment") from error
+
+    def _error(self, message: str, side: FaultSide) -> CheckError:
+        return CheckError(message, side, self.metadata())
+
+    def _asked(self, question: Question[T], vote: int) -> T:
         try:
             return self._answer(question.prompt, question.schema, question.read, vote)
         except MalformedReplyError as error:
             problem = str(error)
         self.usage += JudgeUsage(num_asked_again=1)
         prompt = load_prompt("judge/again").render(prompt=question.prompt, problem=problem, form=question.short_form)
-        try:
-            return self._answer(prompt, question.short_schema, question.read, vote)
-        except MalformedReplyError as error:
-            raise UnreadableJudgeError(str(error), self.metadata()) from None
+        return self._answer(prompt, question.short_schema, question.read, vote)
 
     def metadata(self) -> dict[str, Any]:
         """What a result keeps of the asking."""
@@ -98,13 +108,14 @@ class Asker:
         return self._read(request, read, vote)
 
     def _read(self, request: TextRequest, read: Callable[[str], T], vote: int) -> T:
-        cache = self.cache if self._info.deterministic else None
+        known = self._info.deterministic and self._info.fingerprint is not None
+        cache = self.cache if known else None
         key = "" if cache is None else self._key(request, vote)
         kept = None if cache is None else cache.judge_reply(key)
         if kept is not None:
             self.usage += JudgeUsage(num_cached=1)
             return read(kept)
-        reply = self.engine.generate(request)
+        reply = self._generated(request)
         self.usage += JudgeUsage(
             num_calls=1,
             prompt_tokens=reply.usage.prompt_tokens,
@@ -115,6 +126,16 @@ class Asker:
         if cache is not None:
             cache.save_judge_reply(key, reply.text)
         return value
+
+    def _generated(self, request: TextRequest) -> TextReply:
+        for delay_s in self.retry_delays_s:
+            try:
+                return self.engine.generate(request)
+            except RequestRefusedError:
+                raise
+            except EngineError:
+                time.sleep(delay_s)
+        return self.engine.generate(request)
 
     def _key(self, request: TextRequest, vote: int) -> str:
         """Everything that decides a reply: the engine, and the request with prompt, sampling, seed and schema."""

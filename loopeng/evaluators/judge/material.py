@@ -16,12 +16,18 @@ from loopeng.schema import Sample
 __all__ = ["MARKS", "inputs_text", "neutralised", "rendered"]
 
 MARKS = ("answer", "answer_a", "answer_b", "input", "reference")
-_CHAT_TAGS = "s|bos|eos|pad|unk|think|tool_call|tool_response|start_of_turn|end_of_turn|sys"
+_CHAT_TAGS = (
+    "s|bos|eos|pad|unk|think|tool_call|tool_response|start_of_turn|end_of_turn|sys|(?:BOS|EOS|EOP|PAD|MASK)_TOKEN"
+)
+_CHAT_BLOCKS = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"
+_UNSEEN = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"  # takes no room
+_GAP = rf"[\s{_UNSEEN}]*"
+_OWN = "|".join(rf"[{_UNSEEN}]*".join(mark) for mark in MARKS)
 _OPENING = re.compile(
-    rf"<(?=\s*(?:/\s*)?(?:{'|'.join(MARKS)})\b)"  # our own, however spaced
+    rf"<(?={_GAP}(?:/{_GAP})?(?:{_OWN})\b)"  # our own, however spaced
     rf"|<(?=<?/?(?:{_CHAT_TAGS})>)"
     r"|<(?=[|\uff5c])"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])",
+    rf"|\[(?=/?(?:{_CHAT_BLOCKS})\])",
     re.IGNORECASE,
 )
 

@@ -1,4 +1,4 @@
-"""What evaluators that ask a model share: the engine, what is shown, and the error that an unreadable reply becomes."""
+"""What evaluators that ask a model share: the engine, and what it is shown."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 
 from loopeng.engines import LazyEngine, build_engine
 from loopeng.engines.model_names import problems_of_names
-from loopeng.errors import TaskError
-from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
-from loopeng.evaluators.judge.asking import Asker, UnreadableJudgeError
+from loopeng.errors import EngineError, TaskError
+from loopeng.evaluators.base import CheckError, EvaluatorParams, TypedEvaluator
+from loopeng.evaluators.judge.asking import Asker
 from loopeng.ports import EvaluationContext, ReplyCache, TextEngine
-from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Sample
+from loopeng.schema import EvaluatorSpec
 from loopeng.schema.task import EngineSpec
 
 __all__ = ["ModelJudge", "ModelJudgeParams"]
@@ -54,13 +54,6 @@ class ModelJudge(TypedEvaluator[J]):
         super().__init__(spec, params)
         self._own = None if params.engine is None else _own_engine(params.engine, base_dir)
 
-    def evaluate(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> EvalResult:
-        """As every evaluator; two unreadable replies are an error that keeps what they cost."""
-        try:
-            return super().evaluate(sample, attempt, context)
-        except UnreadableJudgeError as error:
-            return EvalResult(evaluator=self.id, error=str(error), fault_side="grader", metadata=error.metadata)
-
     @property
     def placeholders(self) -> frozenset[str]:
         """Inputs named to be shown; subclasses add those of their texts."""
@@ -77,12 +70,15 @@ class ModelJudge(TypedEvaluator[J]):
         return self._own is None or self._own.describe().deterministic
 
     def asker(self, context: EvaluationContext, cache: ReplyCache | None) -> Asker:
-        """For the questions of one judgement. Raises ValueError without an engine."""
+        """For the questions of one judgement. Raises ValueError without an engine, CheckError where it cannot start."""
         engine: TextEngine | None = self._own or context.engine
         if engine is None:
             raise ValueError("there is no engine to ask; give the evaluator one of its own, as in engine: {model: ...}")
         settings = self.params.engine or _DEFAULT_SETTINGS
-        return Asker(engine, settings, self.params.asking_temperature, cache)
+        try:
+            return Asker(engine, settings, self.params.asking_temperature, cache, context.retry_delays_s)
+        except EngineError as error:
+            raise CheckError(f"the judge's engine does not start: {error}", "environment") from error
 
 
 def _own_engine(spec: EngineSpec, base_dir: Path | None) -> TextEngine:

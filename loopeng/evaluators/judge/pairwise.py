@@ -54,6 +54,10 @@ class Pairwise(ModelJudge[PairwiseParams]):
     def placeholders(self) -> frozenset[str]:
         return super().placeholders.union(*map(placeholders_in, (self.params.against, self.params.criteria)))
 
+    @property
+    def reads_text_alone(self) -> bool:
+        return not self.params.against_earlier
+
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         other = self._other(sample, context)
         if other.strip() == attempt.text.strip():

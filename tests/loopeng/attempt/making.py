@@ -116,6 +116,7 @@ class Judge:
     id = "judge"
     categories = frozenset({"judge.no"})
     reference: Any = None
+    reads_text_alone = True
 
     def __init__(self, feedback: str = "say ok", reason: str = "SECRET-42 is the target") -> None:
         self.feedback, self.reason, self.num_calls = feedback, reason, 0

@@ -15,9 +15,9 @@ from loopeng.attempt.events import AttemptFinished, EngineRetried, SampleFinishe
 from loopeng.attempt.graph import attempt_graph, live_graph
 from loopeng.attempt.seeds import attempt_seed
 from loopeng.errors import BudgetStop, EngineError, RequestRefusedError, UsageError
-from loopeng.ports import AgentContext, AgentResult
+from loopeng.ports import AgentContext, AgentResult, EvaluationContext
 from loopeng.runner import run_suite
-from loopeng.schema import EvaluatorSpec, Sample, Usage
+from loopeng.schema import Attempt, EvaluatorSpec, Sample, Usage
 from loopeng.schema.task import BudgetSpec, EngineSpec
 from loopeng.store import LoopStore
 from tests.loopeng.attempt.making import LONG, SHORT, Judge, Script, make_context, make_harness, make_task
@@ -121,6 +121,44 @@ def test_a_repeated_answer_is_measured_again_where_time_tokens_or_steps_count(st
     assert [a.duplicate_of for a in attempts] == [None, 0, 0]
     assert [[each.passed for each in a.results] for a in attempts] == [[False, False], [True, False], [True, True]]
     assert outcome["verdict"] == "pass"
+
+
+def test_of_a_repeated_answer_only_what_may_differ_is_judged_again(store: LoopStore) -> None:
+    """The judge reads the text alone and costs tokens; a function that gets the attempt may look at its steps."""
+
+    def agent(context: AgentContext) -> AgentResult:
+        return AgentResult(text="fine", trajectory=[{"name": "step"}] * context.attempt_index)
+
+    def two_steps(sample: Sample, attempt: Attempt) -> bool:
+        return len(attempt.trajectory) == 2
+
+    def later_is_better(sample: Sample, attempt: Attempt, context: EvaluationContext) -> float:
+        return len(context.earlier_attempts) / 2
+
+    judge = {"id": "tone", "type": "llm_judge", "criteria": "It is polite.", "reasoning": False}
+    script = Script('{"verdicts": {"criteria": "pass"}}')
+    evaluators = [two_steps, judge, later_is_better]
+    attempts, outcome = play(store, script, task=make_task(max_attempts=4), agent=agent, evaluators=evaluators)
+    assert [[each.passed for each in a.results] for a in attempts] == [
+        [False, True, False],
+        [False, True, True],
+        [True] * 3,
+    ]
+    assert [[each.score for each in a.results][2] for a in attempts] == [0, 0.5, 1]
+    assert [a.duplicate_of for a in attempts] == [None, 0, 0] and outcome["verdict"] == "pass"
+    assert len(script.requests) == 1, "the judge's word on the same text is carried over"
+    assert ["judge_usage" in a.results[1].metadata for a in attempts] == [True, False, False], "and costs nothing"
+    assert store.judge_usage(attempts[0].run_id)["tone"].num_calls == 1
+
+
+def test_an_answer_given_before_is_compared_again_with_the_one_before_it(store: LoopStore) -> None:
+    """X, Y, X: the second X stands against Y, where the first had to stand against the target."""
+    better = {"id": "better", "type": "pairwise", "against": "Z", "against_earlier": True, "reasoning": False}
+    texts = iter(["X", "Y", "X"])
+    script = Script(*(f'{{"better": "{choice}"}}' for choice in ("B", "A", "B", "A", "A", "B")))
+    attempts, _ = play(store, script, agent=lambda _: next(texts), evaluators=[better])
+    assert [(a.verdict, a.duplicate_of) for a in attempts] == [("fail", None), ("fail", None), ("pass", 0)]
+    assert store.judge_usage(attempts[0].run_id)["better"].num_calls == 6, "all of them were asked, and cost something"
 
 
 def test_the_evaluators_reason_never_reaches_the_engine(store: LoopStore) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from loopeng.checking import Bench, LastRun, estimate_cost, run_self_tests, try_baselines
+from loopeng.evaluators import build_evaluators
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, EvalResult, Sample, Task
+from loopeng.schema.task import LoopSpec
 from loopeng.task_file import task_from_dict
 
 NUM_SAMPLES = 30
@@ -23,7 +25,7 @@ class Says:
     id: str
     passed: bool = True
     uses_engine: bool = False
-    reads_text_alone: bool = True
+    needs_a_run: bool = False
     is_slow: bool = False
     parts: tuple[Any, ...] = ()
     params: Any = None
@@ -55,7 +57,7 @@ def task(**changes: Any) -> Task:
 
 @pytest.mark.parametrize(
     ("attribute", "value", "reason"),
-    [("uses_engine", True, "it asks a model"), ("reads_text_alone", False, "it looks at more than the answer's text")],
+    [("uses_engine", True, "it asks a model"), ("needs_a_run", True, "it looks at more than the answer's text")],
 )
 def test_who_needs_a_model_or_a_run_is_left_out_with_the_reason(attribute: str, value: bool, reason: str) -> None:
     odd, plain = Says("odd", **{attribute: value}), Says("plain")
@@ -95,7 +97,7 @@ def test_self_tests_may_bring_what_the_agent_did() -> None:
     """Of evaluators that look at more than the text too: the test's author says what they see."""
     tests = [{"answer": "", "expect": "pass", "trajectory": [{"tool": "search"}]}]
     keys = task(evaluators=[{"id": "odd", "type": "length", "max_words": 5, "self_tests": tests}])
-    odd = Says("odd", reads_text_alone=False)
+    odd = Says("odd", needs_a_run=True)
     (result,) = run_self_tests(Bench(keys, (odd,)))
     assert result.passed and odd.seen[0].trajectory == [{"tool": "search"}]
 
@@ -126,3 +128,51 @@ def test_the_time_of_the_last_run_is_held_against_the_limit() -> None:
     (reached,) = estimate_cost(task(limits={"total_time_s": 59}), last).limits
     assert (reached.key, reached.needed, reached.by) == ("limits.total_time_s", 60, "expected")
     assert estimate_cost(task(limits={"total_time_s": 60}), last).limits == ()
+
+
+TRIED = [{"answer": "one", "expect": "pass"}, {"answer": "one two three", "expect": "length.too_long"}]
+TOLD = {"id": "brief", "type": "length", "max_words": 2, "self_tests": TRIED}
+JUDGE = {"id": "tone", "type": "llm_judge", "criteria": "It is kind", "self_tests": [{"answer": "x", "expect": "pass"}]}
+
+
+def with_parts(*parts: dict[str, Any]) -> Task:
+    inner = {"id": "inner", "type": "composite", "evaluators": list(parts)}
+    return task(evaluators=[{"id": "whole", "type": "composite", "evaluators": [inner]}])
+
+
+def test_self_tests_of_parts_are_run_also_beside_a_judge() -> None:
+    """They were accepted and never tried. What asks a model is not asked here."""
+    keys = with_parts(TOLD | {"self_tests": [*TRIED, {"answer": "one two three", "expect": "pass"}]}, JUDGE)
+    results = run_self_tests(Bench(keys, build_evaluators(keys)))
+    assert [(each.evaluator, each.number, each.found, each.passed) for each in results] == [
+        ("whole/inner/brief", 1, "pass", True),
+        ("whole/inner/brief", 2, "length.too_long", True),
+        ("whole/inner/brief", 3, "length.too_long", False),
+    ]
+
+
+def test_self_tests_of_parts_are_no_part_of_the_task_either() -> None:
+    """A run that was stopped goes on though its author wrote more tests."""
+    without = {key: value for key, value in TOLD.items() if key != "self_tests"}
+    assert with_parts(TOLD).version_hash == with_parts(without).version_hash
+    assert with_parts(TOLD).version_hash != with_parts(TOLD | {"max_words": 3}).version_hash
+
+
+def test_a_function_that_sees_the_attempt_is_tried() -> None:
+    """It may look at more than the text, and mostly does not."""
+
+    def says_cat(sample: Sample, attempt: Attempt) -> bool:
+        return "cat" in attempt.text
+
+    bench = Bench(task(), build_evaluators([says_cat]))
+    assert bench.left_out == {} and len(bench.tried) == 1
+
+
+def test_what_judges_and_prices_inside_a_composite_mean_for_the_cost() -> None:
+    """30 samples, two attempts; and two anchors, which every run asks about."""
+    judge = {**JUDGE, "anchors": [{"answer": "Hello!", "expect": "pass"}, {"answer": "Go.", "expect": "fail"}]}
+    price = {"id": "price", "type": "cost", "max": 1, "prompt_per_million": 1, "generated_per_million": 4}
+    keys = with_parts(judge, price).model_copy(update={"loop": LoopSpec(max_attempts=2)})
+    cost = estimate_cost(keys, None, build_evaluators(keys))
+    assert (cost.judge_calls, cost.anchor_calls) == (60, 2)
+    assert cost.least.price == pytest.approx(30 * 4 / 1e6)

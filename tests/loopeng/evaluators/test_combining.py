@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from loopeng.errors import TaskError
+from loopeng.engines.scripted import ScriptedEngine
+from loopeng.errors import EngineError, TaskError
 from loopeng.evaluators import build_evaluators, run_evaluators
 from loopeng.evaluators.registry import spec_problems
 from loopeng.patterns.fingerprint import fingerprint
-from loopeng.schema import EvalResult, EvaluatorSpec
+from loopeng.ports import EvaluationContext
+from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, JudgeUsage, Sample
 from tests.loopeng.evaluators.conftest import Judge, make_attempt, make_sample
+from tests.loopeng.evaluators.judge.judging import Replies, ruling
 
 NAMED = {"id": "named", "type": "contains", "value": "mug", "weight": 3.0}
 SHORT = {"id": "short", "type": "length", "max_words": 4}
@@ -25,6 +28,10 @@ def breaks(text: str) -> bool:
 
 def scores_badly(text: str) -> dict[str, Any]:
     return {"passed": True, "score": 0.25}
+
+
+def looks_at_the_attempt(sample: Sample, attempt: Attempt) -> bool:
+    return attempt.trajectory is None
 
 
 def criterion(text: str) -> dict[str, Any]:
@@ -87,7 +94,36 @@ def test_a_part_that_breaks_is_an_error_even_where_another_passes(judge: Judge) 
     for mode in ("all", "any"):
         result = judge("a mug", type="composite", mode=mode, evaluators=[NAMED, reference("breaks")])
         assert (result.passed, result.score) == (None, None)
-        assert result.error == "ValueError: part 'breaks': RuntimeError: broken"
+        assert (result.error, result.fault_side) == ("part 'breaks': RuntimeError: broken", "grader")
+        told = [(part["evaluator"], part.get("error")) for part in result.metadata["parts"]]
+        assert told == [("named", None), ("breaks", "RuntimeError: broken")]
+
+
+def test_a_part_that_breaks_through_no_fault_of_its_own_says_whose_it_is_and_what_the_others_cost() -> None:
+    """One judge was paid; then the network of the other went down. Neither is the task author's mistake."""
+    talks = {"id": "talks", "type": "llm_judge", "criteria": "It talks", "reasoning": False}
+    sings = {"id": "sings", "type": "llm_judge", "criteria": "It sings", "reasoning": False}
+    inner = {"id": "inner", "type": "composite", "evaluators": [sings]}
+    replies = Replies(ruling(criteria="pass"), EngineError("no route to host"))
+    (evaluator,) = build_evaluators([{"id": "it", "type": "composite", "evaluators": [talks, inner]}])
+    context = EvaluationContext(engine=ScriptedEngine(replies))
+    (result,) = run_evaluators([evaluator], make_sample(), make_attempt("La la"), context)
+    assert result.error == "part 'inner': part 'sings': the judge's engine broke: no route to host"
+    assert (result.passed, result.fault_side) == (None, "environment")
+    usage = JudgeUsage.of(result.metadata)
+    assert usage is not None and usage.num_calls == 1
+
+
+def test_a_function_that_sees_the_attempt_may_look_at_more_than_the_text_but_needs_no_run() -> None:
+    """So the whole is judged again where a text comes twice, and is still tried by ``loopeng check``."""
+    for part, alone, needs_a_run in (
+        (NAMED, True, False),
+        (reference("scores_badly"), True, False),
+        (reference("looks_at_the_attempt"), False, False),
+        (SLOW, False, True),
+    ):
+        (it,) = build_evaluators([{"id": "it", "type": "composite", "evaluators": [NAMED | {"id": "other"}, part]}])
+        assert (it.reads_text_alone, it.needs_a_run) == (alone, needs_a_run)  # type: ignore[attr-defined]
 
 
 def test_parts_that_pass_with_low_scores_have_a_category_of_their_own(judge: Judge) -> None:

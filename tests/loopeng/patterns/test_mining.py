@@ -141,6 +141,19 @@ def test_an_evaluator_says_whose_fault_it_is_and_the_sides_are_counted_apart(sto
     ]
 
 
+@pytest.mark.parametrize(
+    ("side", "known_as"), [("model", "grader"), ("grader", "grader"), ("environment", "environment")]
+)
+def test_an_evaluator_in_error_says_whose_fault_that_is(store: LoopStore, side: Any, known_as: str) -> None:
+    """A sandbox that died is no mistake of the evaluator; and an error is never the model's, whatever is said."""
+    run = begin(store, TASK)
+    broken = EvalResult(evaluator="a", error="no route to host", fault_side=side)
+    store.save_attempt(make_attempt(run_id=run.id, sample_id="s0", verdict="error", results=(broken,)))
+    mine(store, run.id, TASK)
+    (pattern,) = store.patterns()
+    assert (pattern.evaluator, pattern.category, pattern.fault_side) == ("a", f"{known_as}.error", known_as)
+
+
 def mine_counts(store: LoopStore, task: Task, runs: list[dict[str, tuple[str, ...]]]) -> None:
     for samples in runs:
         run = begin(store, task)

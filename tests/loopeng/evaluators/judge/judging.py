@@ -49,7 +49,7 @@ class Engine:
 
     def __init__(self, function: Callable[[TextRequest], str], **info: Any) -> None:
         self._engine = ScriptedEngine(function)
-        self._info = {"deterministic": True, "model": "m"} | info
+        self._info = {"deterministic": True, "model": "m", "fingerprint": "these numerics"} | info
 
     def generate(self, request: TextRequest) -> TextReply:
         return self._engine.generate(request)
@@ -68,11 +68,12 @@ def ask(
     prompt: str = "Greet.",
     cache: Any = None,
     earlier: tuple[Attempt, ...] = (),
+    delays_s: tuple[float, ...] = (),
     **keys: Any,
 ) -> EvalResult:
     """One judge's word on one answer; ``given`` are the sample's inputs."""
     if engine is not None and not isinstance(engine, TextEngine):
         engine = ScriptedEngine(engine)
     built = build_evaluators([{"id": "it", "type": kind, **keys}])
-    context = EvaluationContext(engine=engine, earlier_attempts=earlier, cache=cache)
+    context = EvaluationContext(engine=engine, earlier_attempts=earlier, cache=cache, retry_delays_s=delays_s)
     return run_evaluators(built, make_sample(target, **(given or {})), make_attempt(text, prompt), context)[0]

@@ -19,6 +19,7 @@ from loopeng.ports import AnchoredEvaluator, EvaluationContext, TextRequest
 from loopeng.report.judges import judge_document, judges_text
 from loopeng.runner import run_suite
 from loopeng.schema import AnchorReport, EvaluatorSpec
+from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 from tests.loopeng.attempt.making import make_harness, make_task
 from tests.loopeng.evaluators.judge.judging import CLEAR, POLITE, Engine, Replies, ruling
@@ -122,13 +123,48 @@ def test_two_criteria_must_be_named() -> None:
         build_evaluators([spec(criteria=[POLITE, CLEAR])])
 
 
-def suite(store: LoopStore, **keys: Any) -> Any:
-    def reply(request: TextRequest) -> str:
-        return likes_dear(request) if "<answer>" in request.messages[-1].content else "Dear friend"
+def friendly(request: TextRequest) -> str:
+    return likes_dear(request) if "<answer>" in request.messages[-1].content else "Dear friend"
 
+
+def suite(store: LoopStore, **keys: Any) -> Any:
     task = make_task(3, max_attempts=1, evaluators=(EvaluatorSpec.model_validate(spec(**keys)),))
-    harness = make_harness(store, reply, task)
+    harness = make_harness(store, friendly, task)
     return harness, run_suite(harness)
+
+
+def test_a_judge_inside_a_composite_is_held_to_its_anchors_too(store: LoopStore) -> None:
+    """Two of them with the same id, so each report names the whole as well."""
+    wholes = [
+        {"id": whole, "type": "composite", "evaluators": [spec(), {"id": "short", "type": "length", "max_words": 9}]}
+        for whole in ("one", "other")
+    ]
+    task = make_task(2, max_attempts=1, evaluators=tuple(map(EvaluatorSpec.model_validate, wholes)))
+    run_id = run_suite(make_harness(store, friendly, task)).run.id
+    reports = store.anchor_reports(run_id)
+    assert [(each.evaluator, each.num_anchors, each.doubtful) for each in reports] == [
+        ("one/polite", 4, ("criteria",)),
+        ("other/polite", 4, ("criteria",)),
+    ]
+    views = judge_views(store, run_id)
+    assert [(view.evaluator, view.usage.num_calls) for view in views] == [
+        ("one", 2),
+        ("other", 2),
+        ("one/polite", 0),
+        ("other/polite", 0),
+    ]
+    lines = judges_text(views).splitlines()
+    assert "  one/polite:" in lines, "its costs are told with the whole's"
+    assert lines[lines.index("  one/polite:") + 1].strip().startswith("anchors, criteria: agrees with 3/4")
+
+
+def test_where_a_limit_stopped_the_run_anchors_wait_for_the_resume(store: LoopStore) -> None:
+    """The money is gone; and what is left of the run may be made tomorrow."""
+    for limits, status, num_reports in (({"attempts": 1}, "budget", 0), ({}, "finished", 1)):
+        evaluators = (EvaluatorSpec.model_validate(spec()),)
+        task = make_task(2, max_attempts=1, evaluators=evaluators, limits=BudgetSpec(**limits))
+        run = run_suite(make_harness(store, friendly, task), resume=status == "finished").run
+        assert (run.status, len(store.anchor_reports(run.id))) == (status, num_reports)
 
 
 def test_a_run_judges_its_anchors_once_and_reports_them(store: LoopStore) -> None:

@@ -88,10 +88,12 @@ def test_votes_are_kept_apart(store: LoopStore) -> None:
     assert again.passed is first.passed is False
 
 
-def test_an_engine_that_may_say_something_else_is_asked_every_time(store: LoopStore) -> None:
+@pytest.mark.parametrize("info", [{"deterministic": False}, {"fingerprint": None}], ids=str)
+def test_an_engine_that_may_say_something_else_is_asked_every_time(store: LoopStore, info: dict[str, Any]) -> None:
+    """So may one that does not say what it computes with: by tomorrow it may be another under the same name."""
     replies = Replies(GOOD)
     for _ in range(2):
-        assert judged(store, replies, {"deterministic": False})["num_cached"] == 0
+        assert judged(store, replies, info)["num_cached"] == 0
     assert len(replies.requests) == 2
 
 

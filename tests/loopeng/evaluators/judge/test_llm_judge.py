@@ -129,7 +129,7 @@ def test_what_cannot_be_judged_is_an_error() -> None:
     assert "reference answer is empty" in (ask(good, criteria="x", reference="{{ target }}", target="").error or "")
     assert "needs 'nam'" in (ask(good, criteria="x", given={"name": 1}, reference="{{ nam }}").error or "")
     assert "no field 'nam'" in (ask(good, criteria="x", given={"name": 1}, inputs=["nam"]).error or "")
-    assert "EngineError: down" in (ask(Replies(EngineError("down")), criteria="It is short").error or "")
+    assert "engine broke: down" in (ask(Replies(EngineError("down")), criteria="It is short").error or "")
     assert good.requests == []
 
 
@@ -192,7 +192,8 @@ def test_a_request_that_is_refused_either_way_is_an_error() -> None:
         raise RequestRefusedError("the prompt is too long")
 
     result = ask(Engine(reply, structured_output=True), criteria="It is short")
-    assert (result.passed, result.error) == (None, "RequestRefusedError: the prompt is too long")
+    told = "the judge's engine refuses the question: the prompt is too long"
+    assert (result.passed, result.error) == (None, told)
 
 
 def test_threads_may_share_a_judge() -> None:

@@ -17,12 +17,19 @@ from tests.loopeng.attempt.making import make_task
 FUNCTION = {"kind": "scripted", "script": "tests.loopeng.evaluators.judge.judging:says_pass"}
 
 
+@pytest.mark.parametrize("within", [False, True])
 @pytest.mark.parametrize(
     ("engine", "deterministic"), [(None, True), ({"kind": "scripted", "script": "judge.yaml"}, True), (FUNCTION, False)]
 )
-def test_a_judges_own_engine_has_its_say(tmp_path: Path, engine: dict[str, Any] | None, deterministic: bool) -> None:
+def test_a_judges_own_engine_has_its_say(
+    tmp_path: Path, engine: dict[str, Any] | None, deterministic: bool, within: bool
+) -> None:
+    """Also where it is a part of a part."""
     (tmp_path / "judge.yaml").write_text("default: pass", encoding="utf-8")
     judge = {"id": "judge", "type": "llm_judge", "criteria": "It is short", "engine": engine}
+    if within:
+        inner = {"id": "inner", "type": "composite", "evaluators": [judge]}
+        judge = {"id": "outer", "type": "composite", "mode": "any", "evaluators": [inner]}
     task = make_task(evaluators=(EvaluatorSpec.model_validate(judge),), path=tmp_path / "task.yaml")
     with LoopStore.open(tmp_path / "loop.db") as store:
         harness = Harness.build(store, task, engine=ScriptedEngine(Script(default="x")))

@@ -1,0 +1,19 @@
+"""Evaluators and the parts they are made of: what is true of a judge is true of a judge inside a composite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from loopeng.ports import Evaluator
+
+__all__ = ["walk_parts"]
+
+
+def walk_parts(evaluators: Iterable[Evaluator], whole: str = "") -> Iterator[tuple[str, Evaluator]]:
+    """Every evaluator under its id, and after it its parts, theirs included, as in ``whole/part``."""
+    for evaluator in evaluators:
+        name = f"{whole}/{evaluator.id}" if whole else evaluator.id
+        yield name, evaluator
+        parts = getattr(evaluator, "parts", ())
+        if isinstance(parts, list | tuple):
+            yield from walk_parts((part for part in parts if isinstance(part, Evaluator)), name)
