@@ -113,7 +113,7 @@ _STRICT: dict[str, Any] = {"parse_constant": _refuse_constant, "object_pairs_hoo
 
 
 def _holds_json(text: str, wanted: type) -> bool:
-    """Whether a wanted object or array stands somewhere in the text, not "[1]"; looks at the first few brackets."""
+    """Whether an object or array as wanted stands somewhere in the text; looks at the first few brackets."""
     decoder = json.JSONDecoder(**_STRICT)
     for match in [*re.finditer(r"[\[{]", text)][:_MAX_STARTS]:
         try:

@@ -35,7 +35,7 @@ _PLAIN = r"(?:\d{1,3}(?:[,\u00a0\u2009\u202f'’]\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?
 _BEFORE_PARTS = re.compile(r"(?<=\w)(?=[½⅓⅔¼¾⅕⅖⅗⅘⅛⅜⅝⅞])")
 _EXPONENT = r"(?<!\^)(?<!\^[-+{(])(?<!\^[{(][-+])"  # the 2 of cm^2 is no number by itself
 _TEN = r"\s?(?:[x×*·]|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?[{(]?(?P<ten>[-+]?\d+)[)}]?"
-_POWER = r"(?: ?\^ ?|\*\*)[{(]?(?P<power>[-+]?\d+)[)}]?"
+_POWER = r"(?: ?\^ ?[{(]?|\*\*(?=\d))(?P<power>[-+]?\d+)[)}]?"  # of "**5**-3" the marks make bold
 _SCALE = {"k": 3, "m": 6, "b": 9}
 _NUMBER = re.compile(
     rf"{_EXPONENT}(?P<sign>(?<![\w)\]}}])[-+])?(?:\\?(?P<money>[$€£¥₹]) ?(?P<inner>[-+])?)?(?<![^\W_])"
