@@ -74,7 +74,7 @@ class TokensParams(EvaluatorParams):
     def _check(self) -> Self:
         if not self.limits:
             raise ValueError("give at least one of 'max_generated', 'max_prompt', 'max_total' and their 'min_'")
-        refuse_crossed(dict(self.limits))
+        refuse_crossed({str(kind): each for kind, each in self.limits.items()})
         return self
 
     @property

@@ -201,7 +201,8 @@ def _draft_of(schema: Mapping[str, Any]) -> tuple[Any, str]:
     if "$schema" in schema and (draft is unknown or "draft-03" in str(dialect)):
         raise TaskError(f"the schema's $schema is {dialect!r}", suggestion=f"draft 4 or later, as in {_LATEST}")
     draft = jsonschema.Draft202012Validator if draft is unknown else draft
-    return jsonschema.validators.extend(draft, {"multipleOf": _check_multiple}), str(dialect)
+    extend: Any = jsonschema.validators.extend
+    return extend(draft, {"multipleOf": _check_multiple}), str(dialect)
 
 
 def _check_multiple(validator: Any, divisor: Any, value: Any, _: Any) -> Iterator[ValidationError]:
