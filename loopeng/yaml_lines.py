@@ -85,7 +85,7 @@ def compose_yaml(text: str, file: str | None = None) -> Any:
         line = text.count("\n", 0, error.position) + 1
         raise TaskError("this is not YAML: a character that no text holds", file=file, line=line) from None
     except RecursionError:
-        raise TaskError("the file is nested too deeply", file=file) from None
+        raise TaskError("this is nested too deeply", file=file) from None
     except Exception as error:  # noqa: BLE001  whatever a parser may raise on odd bytes, the file is what is wrong
         raise TaskError(f"this is not YAML: {' '.join(str(error).split())}", file=file) from None
 
@@ -99,7 +99,7 @@ def _syntax_error(error: Any, text: str, file: str | None) -> TaskError:
     if "'\\t'" in problem or "\t" in source[: len(source) - len(source.lstrip())]:
         return TaskError("a tab stands in the indentation", file=file, line=line, suggestion="indent with spaces")
     if "another document" in problem:
-        return TaskError("only one document may stand in the file", file=file, line=line, suggestion="remove '---'")
+        return TaskError("only one document may stand here", file=file, line=line, suggestion="remove '---'")
     hint = _quote_hint(source)
     return TaskError(f"this is not YAML: {problem}", file=file, line=line, suggestion=hint)
 

@@ -1,4 +1,4 @@
-"""Python and the libraries, against what the installed package asks for."""
+"""Python and the libraries, against what the installed package asks for; packages that add evaluator types."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 
 from loopeng.doctor.findings import Finding
+from loopeng.evaluators import hidden_types
 
 __all__ = ["Requirement", "examine_libraries", "read_requirement"]
 
@@ -54,7 +55,7 @@ def read_requirement(text: str) -> Requirement:
 
 
 def examine_libraries() -> Iterator[Finding]:
-    """Python, what is required, and the extras."""
+    """Python, what is required, the extras, and evaluator types of packages that nobody gets."""
     try:
         least_python = (metadata(_PACKAGE)["Requires-Python"] or "").removeprefix(">=")
         found = [read_requirement(text) for text in requires(_PACKAGE) or ()]
@@ -64,6 +65,12 @@ def examine_libraries() -> Iterator[Finding]:
     yield _python(least_python)
     yield _required([each for each in found if each.extra is None])
     yield _extras([each for each in found if each.extra not in (None, _FOR_DEVELOPERS)])
+    yield from (_hidden(name, owner) for name, owner in hidden_types().items())
+
+
+def _hidden(name: str, owner: str) -> Finding:
+    text = f"the evaluator type {name!r} of package {owner} cannot be used: one that ships has this name"
+    return Finding("plugins", "warn", text, "give its entry point another name")
 
 
 def _python(least: str) -> Finding:

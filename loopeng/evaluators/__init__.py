@@ -1,8 +1,9 @@
 """Evaluators: what decides whether an answer is good enough.
 
 Types that ship: answer_line, choice, composite, contains, cost, ends_with, exact, ifeval, json, json_schema, latency,
-length, llm_judge, numeric, pairwise, python, regex, sentences, similarity, starts_with, tokens, tool_calls, unit_tests,
-xml, yaml. ``@evaluator`` registers a function as another, and so does an entry point of an installed package.
+length, llm_judge, numeric, pairwise, python, regex, sentences, similarity, starts_with, tokens, tool_calls (also called
+trajectory), unit_tests, xml, yaml. ``@evaluator`` registers a function as another, and so does an entry point of an
+installed package.
 """
 
 from loopeng.evaluators.base import CheckError, EvaluatorParams, Finding, TypedEvaluator
@@ -13,6 +14,7 @@ from loopeng.evaluators.registry import (
     build_evaluators,
     evaluator,
     evaluator_types,
+    hidden_types,
     spec_problems,
 )
 from loopeng.evaluators.run import run_evaluators
@@ -28,6 +30,7 @@ __all__ = [
     "build_evaluators",
     "evaluator",
     "evaluator_types",
+    "hidden_types",
     "judge_attempt",
     "run_evaluators",
     "spec_problems",

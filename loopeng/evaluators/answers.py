@@ -7,8 +7,9 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import Finding, TypedEvaluator, placeholders_in
+from loopeng.evaluators.base import Finding
 from loopeng.evaluators.matching import (
+    ComparingEvaluator,
     OneOrMore,
     Text,
     ValueParams,
@@ -27,7 +28,7 @@ __all__ = ["AnswerLine", "AnswerLineParams", "Exact"]
 _NOT_EXPECTED = "The answer is not the expected one."
 
 
-class Exact(TypedEvaluator[ValueParams]):
+class Exact(ComparingEvaluator[ValueParams]):
     """The answer is the expected value and nothing else.
 
     Score of a failure: 0.5 where the value stands amid other text or differs in form alone, else 0.
@@ -38,15 +39,11 @@ class Exact(TypedEvaluator[ValueParams]):
     plain_categories = frozenset({"exact.different", "exact.empty", "exact.extra_text", "exact.form"})
     negated_category = "exact.equal"
 
-    @property
-    def placeholders(self) -> frozenset[str]:
-        return frozenset().union(*map(placeholders_in, self.params.texts))
-
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         expected = self.params.expected(sample)
         answer = self.params.folded(attempt.text)
         if answer in expected:
-            return Finding(True, 1.0, f'is "{expected[answer]}"')
+            return Finding(True, 1.0, f"is {quoted([expected[answer]])}")
         if not attempt.text.strip():
             return Finding(False, 0.0, "the answer is empty", "exact.empty", "The answer is empty. Give an answer.")
         if _bare(answer) in {_bare(value) for value in expected} - {""}:
@@ -56,7 +53,7 @@ class Exact(TypedEvaluator[ValueParams]):
             feedback = "Answer with the value alone, without any text around it."
             return Finding(False, 0.5, "text stands around the value", "exact.extra_text", feedback)
         head = f"Answer with exactly {'one of these: ' if len(self.params.texts) > 1 else ''}"
-        feedback = say_wanted(head, self.params.texts, sample, attempt, unsaid=_NOT_EXPECTED)
+        feedback = say_wanted(head, self.params.texts, sample, unsaid=_NOT_EXPECTED)
         return Finding(False, 0.0, f"is not {quoted(expected.values())}", "exact.different", feedback)
 
     def default_remedy(self, category: str) -> str | None:
@@ -102,7 +99,7 @@ class AnswerLineParams(ValueParams):
         return self
 
 
-class AnswerLine(TypedEvaluator[AnswerLineParams]):
+class AnswerLine(ComparingEvaluator[AnswerLineParams]):
     """The answer has a line such as ``Answer: 42``, and what follows the marker is right. The last such line counts.
 
     A full stop at the end makes no difference. Score of a failure: 0.25 where there is such a line, else 0.
@@ -112,10 +109,7 @@ class AnswerLine(TypedEvaluator[AnswerLineParams]):
     params_model = AnswerLineParams
     plain_categories = frozenset({"answer_line.missing", "answer_line.wrong"})
     negated_category = "answer_line.right"
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        return frozenset().union(*map(placeholders_in, self.params.texts))
+    redacts_feedback = False  # names no value of a sample
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         expected = {_without_stop(key): value for key, value in self.params.expected(sample).items()}
@@ -125,8 +119,8 @@ class AnswerLine(TypedEvaluator[AnswerLineParams]):
             return Finding(False, 0.0, reason, "answer_line.missing", self._form)
         answer = _without_stop(self.params.folded(given))
         if answer in expected:
-            return Finding(True, 1.0, f'the line says "{expected[answer]}"')
-        reason = f'the line says "{given}", not {quoted(expected.values())}'
+            return Finding(True, 1.0, f"the line says {quoted([expected[answer]])}")
+        reason = f"the line says {quoted([given])}, not {quoted(expected.values())}"
         return Finding(False, 0.25, reason, "answer_line.wrong", _NOT_EXPECTED)
 
     def _given(self, text: str) -> str | None:

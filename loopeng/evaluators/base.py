@@ -1,7 +1,7 @@
 """What all evaluators share: parameters, findings, and how a finding becomes an EvalResult.
 
-A **finding** is what a check saw, in its plain sense. ``negate``, the remedy and the evaluator's id are applied here,
-once: ``negate`` turns ``passed`` and ``score`` round and gives the failure a category of its own.
+A **finding** is what a check saw, in its plain sense. ``negate``, the remedy, redaction and the evaluator's id are
+applied here, once: ``negate`` turns ``passed`` and ``score`` round and gives the failure a category of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "placeholders_in",
     "redact",
     "render_value",
+    "visible_texts",
 ]
 
 HIDDEN = "[hidden]"
@@ -77,6 +78,8 @@ class TypedEvaluator(ABC, Generic[P]):
     params_model: ClassVar[type[EvaluatorParams]]
     plain_categories: ClassVar[frozenset[str]]
     negated_category: ClassVar[str]
+    redacts_feedback: ClassVar[bool] = True
+    """False where feedback is safe as it is written: hiding a word or number of its own would give the target away."""
 
     def __init__(self, spec: EvaluatorSpec, params: P) -> None:
         self.spec, self.params = spec, params
@@ -126,21 +129,29 @@ class TypedEvaluator(ABC, Generic[P]):
             return EvalResult(evaluator=self.id, error=str(error), fault_side=error.fault_side, metadata=error.metadata)
         if not 0 <= finding.score <= 1:
             raise ValueError(f"a score must be between 0 and 1, not {finding.score!r}")
-        passed, score, category, remedy = finding.passed, finding.score, finding.category, finding.remedy
+        passed, score, category = finding.passed, finding.score, finding.category
         if self.spec.negate:
-            passed, score, category, remedy = not passed, 1.0 - score, self.negated_category, None
+            passed, score, category = not passed, 1.0 - score, self.negated_category
         common = {"evaluator": self.id, "score": score, "passed": passed, "metadata": dict(finding.metadata)}
         if passed:
             return EvalResult(reason=finding.reason, **common)
-        remedy = remedy or (self.default_remedy(category) if category else None)
+        feedback, own_remedy = ("", None) if self.spec.negate else self._redacted(finding, sample, attempt)
+        remedy = self.spec.remedy or own_remedy or (self.default_remedy(category) if category else None)
         return EvalResult(
             reason=finding.reason,
-            feedback=(remedy or _UNWANTED) if self.spec.negate else finding.feedback,
+            feedback=(remedy or _UNWANTED) if self.spec.negate else feedback,
             category=category,
-            remedy=self.spec.remedy or remedy,
+            remedy=remedy,
             fault_side=finding.fault_side,
             **common,
         )
+
+    def _redacted(self, finding: Finding, sample: Sample, attempt: Attempt) -> tuple[str, str | None]:
+        """Its feedback, and its remedy if that is safe: it becomes a rule, which must not give the answer away."""
+        if not self.redacts_feedback:
+            return finding.feedback, finding.remedy
+        is_safe = redact(finding.remedy or "", sample, attempt) == (finding.remedy or "")
+        return redact(finding.feedback, sample, attempt), finding.remedy if is_safe else None
 
 
 def placeholders_in(text: str) -> frozenset[str]:
@@ -158,9 +169,13 @@ def render_value(text: str, sample: Sample, *, escape_regex: bool = False) -> st
 
 def redact(text: str, sample: Sample, attempt: Attempt) -> str:
     """``text`` without the sample's target, or any part of a nested one, but for what the model can see anyway."""
-    visible = [message.content for message in attempt.messages if message.role != "assistant"]
-    visible += [str(value) for value in sample.inputs.values()]
-    return hide(text, sample.target, visible)
+    return hide(text, sample.target, visible_texts(sample, attempt))
+
+
+def visible_texts(sample: Sample, attempt: Attempt) -> list[str]:
+    """What the model was shown: the conversation, which need not hold every field; where there is none, the inputs."""
+    shown = [message.content for message in attempt.messages if message.role != "assistant"]
+    return shown or [str(value) for value in sample.inputs.values()]
 
 
 def hide(text: str, secret: Any, visible: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
-from loopeng.evaluators.limits import Limits, bound_of, nearness, side_of
+from loopeng.evaluators.limits import Limits, bound_of, nearness, refuse_crossed, side_of
 from loopeng.evaluators.wording import count_of
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, FaultSide, Sample, Usage
@@ -26,6 +26,8 @@ _KEEP_SHORT = "Keep the answer as short as you can."
 
 class _Spending(TypedEvaluator[P]):
     """What an attempt took is its own: the same text once more may have taken more, or less."""
+
+    redacts_feedback = False  # names no value of a sample
 
     @property
     def reads_text_alone(self) -> bool:
@@ -72,9 +74,7 @@ class TokensParams(EvaluatorParams):
     def _check(self) -> Self:
         if not self.limits:
             raise ValueError("give at least one of 'max_generated', 'max_prompt', 'max_total' and their 'min_'")
-        for kind, (low, high) in self.limits.items():
-            if low is not None and high is not None and low > high:
-                raise ValueError(f"min_{kind} is {low}, more than max_{kind}, which is {high}")
+        refuse_crossed({str(kind): each for kind, each in self.limits.items()})
         return self
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ BUILT_IN = (
     typed(StartsWith),
     typed(Tokens),
     typed(ToolCalls),
+    replace(typed(ToolCalls), name="trajectory"),  # the name other tools have for it
     typed(UnitTests),
     typed(Xml),
     typed(Yaml),

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in
-from loopeng.evaluators.matching import Text, accepted_values, fold
-from loopeng.evaluators.wording import name_of, quoted
+from loopeng.evaluators.matching import OneOrMore, Text, accepted_values, as_tuple, fold
+from loopeng.evaluators.wording import join_words, name_of, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
 
@@ -20,6 +20,8 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _WORDS_TOO = frozenset("AI")  # alone these are words as often as labels
 _FINAL = re.compile(r"\b(?:answer|option|choice)\b[*_]*(?:\s+is|\s*:|\s*=)[*_]*:?\s*(.*)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
+_OPENING, _CLOSING = r"[\s*_`(\[\"'“‘]*+", r"[*_`)\]\"'”’]"
+_JOINING = r"\s*(?:,?\s*\b(?:or|and)\b|[/&])"
 
 
 class ChoiceParams(EvaluatorParams):
@@ -29,7 +31,7 @@ class ChoiceParams(EvaluatorParams):
         None, description="The options' texts, in order."
     )
     field: Text | None = Field(None, description="Instead: the sample's field that holds the list of options.")
-    value: Text = Field("{{ target }}", description="The right option: its label or its text.")
+    value: OneOrMore = Field("{{ target }}", description="The right option, its label or its text; or a list of them.")
     labels: Literal["letters", "numbers"] = Field("letters", description="A, B, C ... or 1, 2, 3 ...")
     ignore_case: bool = Field(True, description="Of the options' texts.")
 
@@ -59,9 +61,26 @@ class _Options:
         either = "|".join(map(re.escape, sorted(own, key=len, reverse=True))) or "(?!)"
         self._text = rf"(?<!\w)(?<!\d[.,])(?:{either})(?!\w|[.,]\d)"
         self._label = re.compile(self._label_in_prose())
+        first = rf"(?:({self._text})|({self._label_at_start()}))(?!\s*[-+×*/=^]\s*\d)"  # "3 + 1 = 4" begins with none
+        self._first = re.compile(rf"{_OPENING}{first}{_CLOSING}*+", self._flags)
+        self._joining = re.compile(rf"{_JOINING}|,(?=(?:{self._first.pattern},?)+{_JOINING})", self._flags)
+        self._its_text = re.compile(rf"[.:,]?\s+({self._text}){_CLOSING}*+(?=\s*(?:$|[.,;!]))", self._flags)
 
     def fold(self, text: str) -> str:
         return fold(text.strip(), ignore_case=self.ignore_case)
+
+    @property
+    def _flags(self) -> int:
+        return re.IGNORECASE if self.ignore_case else 0
+
+    def _label_at_start(self) -> str:
+        """A label in either case; A, I and numbers only where a mark, the end or a reason follows: no "a cat"."""
+        clear = "|".join(label for label in self.labels if label.isalpha() and label not in _WORDS_TOO) or "(?!)"
+        words = "|".join(label for label in self.labels if label in _WORDS_TOO) or "(?!)"
+        numbers = "|".join(label for label in self.labels if label.isdigit()) or "(?!)"
+        marked = rf"{_CLOSING}|\s*(?:$|[.,;:!?–—]|{_JOINING}|(?:because|since|which)\b)"
+        sure = rf"(?-i:{words})(?={marked}|\s+(?:as|for)\b)|(?i:{words}|{numbers})(?={marked})"
+        return rf"(?:(?i:{clear})|{sure})(?![\w+#-]|['’.,]\w)"
 
     def _label_in_prose(self) -> str:
         """A label after a word such as option, before a mark, or alone: A and I at the end or beside "or" only."""
@@ -78,7 +97,20 @@ class _Options:
     def named(self, text: str) -> set[int]:
         """The options that ``text`` names; what follows a last "the answer is" decides where it names one."""
         final = _FINAL.findall(text)
-        return (self._named_in(final[-1]) if final else set()) or self._named_in(text)
+        stated = (self._stated(fold(final[-1])) or self._named_in(final[-1])) if final else set()
+        return stated or self._named_in(text)
+
+    def _stated(self, text: str) -> set[int]:
+        """The option that ``text`` begins with, and those joined to it by "or"; others may stand in its reasons."""
+        found, place = set[int](), 0
+        while match := self._first.match(text, place):
+            its_text = self._its_text.match(text, match.end()) if match[2] else None
+            found.update(self._indices([match[1] or match[2], its_text[1] if its_text else ""]))
+            joining = self._joining.match(text, (its_text or match).end())
+            if joining is None:
+                break
+            place = joining.end()
+        return found
 
     def _named_in(self, text: str) -> set[int]:
         if self.fold(text) in self.by_text:
@@ -94,13 +126,16 @@ class _Options:
 
     def _without_texts(self, text: str) -> str:
         """``text`` without the options' texts: vitamin C is no label."""
-        return re.sub(self._text, " _ ", fold(text), flags=re.IGNORECASE if self.ignore_case else 0)
+        return re.sub(self._text, " _ ", fold(text), flags=self._flags)
+
+    def _indices(self, values: Sequence[str]) -> set[int]:
+        found = [self.by_text.get(self.fold(value), self.by_label.get(value.casefold())) for value in values]
+        return {index for index in found if index is not None}
 
     def index_of(self, value: str) -> int:
         """The option that ``value`` is the text or the label of. Raises ValueError."""
-        for place in (self.by_text.get(self.fold(value)), self.by_label.get(value.casefold())):
-            if place is not None:
-                return place
+        for index in self._indices([value]):
+            return index
         raise ValueError(f"the expected value {value!r} is neither the label nor the text of an option")
 
 
@@ -111,15 +146,16 @@ class Choice(TypedEvaluator[ChoiceParams]):
     params_model = ChoiceParams
     plain_categories = frozenset({"choice.ambiguous", "choice.none", "choice.wrong"})
     negated_category = "choice.right"
+    redacts_feedback = False  # names no value of a sample
 
     @property
     def placeholders(self) -> frozenset[str]:
         field = frozenset() if self.params.field is None else frozenset({self.params.field})
-        return field | placeholders_in(self.params.value)
+        return field.union(*map(placeholders_in, as_tuple(self.params.value)))
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         options = _Options(self._texts(sample), self.params.labels, self.params.ignore_case)
-        right = {options.index_of(value) for value in accepted_values([self.params.value], sample)}
+        right = {options.index_of(value) for value in accepted_values(as_tuple(self.params.value), sample)}
         named = options.named(attempt.text)
         labels = quoted(options.labels[i] for i in sorted(named))
         if not named:
@@ -146,9 +182,10 @@ class Choice(TypedEvaluator[ChoiceParams]):
         return f"Answer with the {self.params.labels.removesuffix('s')} or the text of one option."
 
     def default_remedy(self, category: str) -> str | None:
+        right = as_tuple(self.params.value)
         return {
             "choice.ambiguous": "Name one option only. Do not mention the others.",
             "choice.none": self._form,
             "choice.wrong": "Compare all options before you choose one.",
-            self.negated_category: f"Do not choose {name_of(self.params.value)}.",
+            self.negated_category: f"Do not choose {join_words([name_of(each) for each in right], 'or')}.",
         }.get(category)

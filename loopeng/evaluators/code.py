@@ -19,7 +19,6 @@ from loopeng.evaluators.base import (
     EvaluatorParams,
     Finding,
     TypedEvaluator,
-    hide,
     placeholders_in,
     render_value,
 )
@@ -122,7 +121,7 @@ class UnitTests(TypedEvaluator[UnitTestsParams]):
             limits=params.sandbox.limits,
         )
         report = run_tests(job, self._tier(), image=params.sandbox.image)
-        return _finding(report, shown, sample)
+        return _finding(report, shown)
 
     def _tier(self) -> Tier:
         sandbox = self.params.sandbox
@@ -132,13 +131,13 @@ class UnitTests(TypedEvaluator[UnitTestsParams]):
         return REMEDIES.get(category)
 
 
-def _finding(report: SandboxReport, shown: list[str], sample: Sample) -> Finding:
+def _finding(report: SandboxReport, shown: list[str]) -> Finding:
     metadata = {"tier": report.tier, "held": list(report.held), "num_tests": len(report.tests)}
     score = report.num_passed / len(report.tests) if report.tests and report.loading is None else 0.0
     if report.passed:
         return Finding(True, 1.0, reason_of(report), metadata=metadata)
-    feedback = hide(feedback_of(report, shown), sample.target, shown)
-    return Finding(False, min(score, 1.0), reason_of(report), category_of(report), feedback, metadata)
+    category, feedback = category_of(report), feedback_of(report, shown)
+    return Finding(False, min(score, 1.0), reason_of(report), category, feedback, metadata)
 
 
 def _lines(text: str, sample: Sample) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopeng.evaluators.wording import count_of, join_words
+from loopeng.evaluators.wording import count_of, join_words, quoted
 from loopeng.sandbox import Outcome, SandboxReport, StepReport
 
 __all__ = ["CATEGORIES", "REMEDIES", "category_of", "feedback_of", "reason_of"]
@@ -64,16 +64,17 @@ def _category(outcome: Outcome, error_type: str) -> str:
 
 
 def reason_of(report: SandboxReport) -> str:
-    """For people: may name a hidden test."""
+    """For people: may name a hidden test. What is of one sample alone is quoted, so that it makes no new pattern."""
     if report.loading is not None:
-        return f"the code could not be loaded: {' '.join(filter(None, (report.loading, report.detail)))}"
+        detail = quoted([report.detail]) if report.loading == "missing" else report.detail
+        return f"the code could not be loaded: {' '.join(filter(None, (report.loading, detail)))}"
     total = len(report.tests)
     if report.passed:
         return f"{count_of(total, 'test')} passed"
     first = next(test for test in report.tests if not test.passed)
     said = " ".join(filter(None, (first.outcome, first.error_type)))
-    got = f", got {first.got}" if first.outcome == "assert" and first.got else ""
-    return f"{total - report.num_passed} of {count_of(total, 'test')} failed; first ({said}{got}): {first.step.label}"
+    told = [first.step.label, *([f"got {first.got}"] if first.outcome == "assert" and first.got else [])]
+    return f"{total - report.num_passed} of {count_of(total, 'test')} failed; first ({said}): {quoted(told)}"
 
 
 def feedback_of(report: SandboxReport, shown: Sequence[str]) -> str:

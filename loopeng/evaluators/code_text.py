@@ -19,8 +19,8 @@ _DOCTEST = re.compile(r"^[ \t]*>>>[ \t]*(.+)\n[ \t]*(?!>>>)(\S.*)$", re.MULTILIN
 def extract_code(text: str, function: str | None = None) -> str:
     """The code of an answer: from its ``` blocks, or the whole text where there is none.
 
-    Of several blocks of Python the last that defines ``function`` counts; where none does, all of them together.
-    A block that was never closed reaches to the end.
+    Of several blocks of Python the last that defines ``function`` counts, after those before it that define only other
+    things, its helpers; where none defines it, all of them together. A block that was never closed reaches to the end.
 
     >>> extract_code("Use this:\\n```python\\nx = 1\\n```\\nDone.")
     'x = 1\\n'
@@ -29,10 +29,28 @@ def extract_code(text: str, function: str | None = None) -> str:
     python = [code for language, code in blocks if language in _PYTHON] or [code for _, code in blocks]
     if not python:
         return text
-    defining = [
-        code for code in python if function and re.search(rf"^(async )?def {re.escape(function)}\b", code, re.M)
-    ]
-    return defining[-1] if defining else "\n".join(python)
+    is_definition = re.compile(rf"^(async )?def {re.escape(function)}\b" if function else "(?!)", re.MULTILINE)
+    places = [place for place, code in enumerate(python) if is_definition.search(code)]
+    if function is None or not places:
+        return "\n".join(python)
+    return "\n".join([*(code for code in python[: places[-1]] if _is_helper(code, function)), python[places[-1]]])
+
+
+def _is_helper(code: str, function: str) -> bool:
+    """Whether a block only imports and defines, and not ``function``: an example of that must not run before it."""
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return bool(body) and all(_is_definition(node, function) for node in body)
+
+
+def _is_definition(node: ast.stmt, function: str) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name != function
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        return all(not isinstance(each, ast.Name) or each.id != function for each in ast.walk(node))
+    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def looks_like_code(text: str) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
-from loopeng.evaluators.matching import unfenced
+from loopeng.evaluators.base import Finding, TypedEvaluator
+from loopeng.evaluators.matching import FencedParams
 from loopeng.evaluators.wording import join_words, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
@@ -17,14 +18,14 @@ from loopeng.schema import Attempt, Sample
 __all__ = ["JsonFormat", "JsonParams", "read_json"]
 
 _MAX_STARTS = 20
+_KINDS: dict[str, type] = {"object": dict, "array": list}  # by their names in a schema too
 
 
-class JsonParams(EvaluatorParams):
+class JsonParams(FencedParams):
     """What the JSON value must be."""
 
     root: Literal["object", "array", "any"] | None = Field(None, description="Default: object if keys are required.")
     required: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Keys the object must have.")
-    allow_fences: bool = Field(False, description="Accept one ``` block around the JSON.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -45,16 +46,16 @@ class JsonFormat(TypedEvaluator[JsonParams]):
     params_model = JsonParams
     plain_categories = frozenset({"json.extra_text", "json.missing_key", "json.parse", "json.wrong_type"})
     negated_category = "json.present"
+    redacts_feedback = False  # names no value of a sample
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
-        value = read_json(attempt.text, allow_fences=self.params.allow_fences)
+        value = read_json(self.params.document_in(attempt.text), self.params.kind)
         if isinstance(value, Finding):
             return value
         return self._check_value(value)
 
     def _check_value(self, value: Any) -> Finding:
-        wanted = {"object": dict, "array": list, "any": object}[self.params.kind]
-        if not isinstance(value, wanted):
+        if not isinstance(value, _KINDS.get(self.params.kind, object)):
             reason = f"the JSON is {_kind(value)}, not an {self.params.kind}"
             return Finding(False, 0.0, reason, "json.wrong_type", f"Answer with a JSON {self.params.kind}.")
         if not isinstance(value, dict):
@@ -78,38 +79,48 @@ class JsonFormat(TypedEvaluator[JsonParams]):
         }.get(category)
 
 
-def read_json(text: str, *, allow_fences: bool) -> Any:
-    """The answer's value; the finding where the answer is not JSON and nothing else."""
-    text = text.strip()
-    if allow_fences:
-        text = unfenced(text) or text
+class _TwinKeysError(ValueError):
+    """Readers of JSON refuse them or lose a value."""
+
+
+def read_json(text: str, kind: str) -> Any:
+    """The answer's value; the finding where the answer is not JSON and nothing else, which should be a ``kind``."""
     try:
-        return _loads(text)
+        return json.loads(text, **_STRICT)
+    except _TwinKeysError as error:
+        return Finding(False, 0.0, f"not JSON: {error}", "json.parse", "Answer with valid JSON. Use each key once.")
     except (ValueError, RecursionError) as error:
-        if _holds_json(text):
+        if _holds_json(text, _KINDS.get(kind, object)):
             feedback = "Answer with the JSON only, without any text or ``` around it."
             return Finding(False, 0.5, "text stands around the JSON", "json.extra_text", feedback)
         reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
         return Finding(False, 0.0, f"not JSON: {reason}", "json.parse", "Answer with valid JSON.")
 
 
-def _loads(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant)
-
-
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _holds_json(text: str) -> bool:
-    """Whether an object or array stands somewhere in the text; looks at the first few brackets."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise _TwinKeysError(f"the key {quoted([twice])} stands twice in one object")
+    return value
+
+
+_STRICT: dict[str, Any] = {"parse_constant": _refuse_constant, "object_pairs_hook": _refuse_twins}
+
+
+def _holds_json(text: str, wanted: type) -> bool:
+    """Whether an object or array as wanted stands somewhere in the text; looks at the first few brackets."""
+    decoder = json.JSONDecoder(**_STRICT)
     for match in [*re.finditer(r"[\[{]", text)][:_MAX_STARTS]:
         try:
             value, _ = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             continue
-        if value:
+        if value and isinstance(value, wanted):
             return True
     return False
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from loopeng.errors import TaskError
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, redact
+from loopeng.evaluators.base import Finding, TypedEvaluator, redact
 from loopeng.evaluators.json_format import read_json
+from loopeng.evaluators.matching import FencedParams
 from loopeng.evaluators.schema_rules import Break, SchemaRules
 from loopeng.evaluators.schema_wording import extra_keys, missing_keys, reason_of, sentence_of
 from loopeng.evaluators.wording import quoted
@@ -24,12 +25,11 @@ _MAX_KEPT = 20  # in the metadata
 _MAX_DEPTH = 50  # of an answer: the library calls itself several times for each level
 
 
-class JsonSchemaParams(EvaluatorParams):
+class JsonSchemaParams(FencedParams):
     """The schema; of draft 2020-12, or what its ``$schema`` says."""
 
     schema_: dict[str, Any] | None = Field(None, alias="schema", description="The schema itself.")
     file: str | None = Field(None, min_length=1, description="Or a .json file with it, relative to the task file.")
-    allow_fences: bool = Field(False, description="Accept one ``` block around the JSON.")
     check_formats: bool = Field(False, description="Check 'format' too, which by itself only describes.")
 
     @model_validator(mode="after")
@@ -49,6 +49,7 @@ class JsonSchema(TypedEvaluator[JsonSchemaParams]):
     params_model = JsonSchemaParams
     plain_categories = frozenset({"json.extra_text", "json.parse"})  # and one for each rule of the schema
     negated_category = "json.schema_matches"
+    redacts_feedback = False  # the schema is no secret: to hide one value of an enum would give it away
 
     def __init__(self, spec: EvaluatorSpec, params: JsonSchemaParams, schema: dict[str, Any]) -> None:
         super().__init__(spec, params)
@@ -65,14 +66,14 @@ class JsonSchema(TypedEvaluator[JsonSchemaParams]):
         return {**self.spec.model_dump(mode="json", exclude={"file", "self_tests"}), "schema": self.schema}
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
-        value = read_json(attempt.text, allow_fences=self.params.allow_fences)
+        value = read_json(self.params.document_in(attempt.text), str(self.schema.get("type", "any")))
         if isinstance(value, Finding):
             return value
         if _is_deeper(value, _MAX_DEPTH):
             return Finding(False, 0.0, "nested too deeply", "json.parse", "Answer with simpler JSON.")
         try:
             broken = self._rules.broken_by(value)
-        except OverflowError:  # no share of it can be computed
+        except OverflowError:  # 1e999: infinite as a float, and no multiple of anything
             return Finding(False, 0.0, "a number is too large", "json.parse", "Answer with smaller numbers.")
         if not broken:
             return Finding(True, 1.0, "is JSON as the schema wants it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -22,6 +23,7 @@ __all__ = [
     "bound_of",
     "count_words",
     "nearness",
+    "refuse_crossed",
     "side_of",
 ]
 
@@ -55,6 +57,14 @@ def nearness(count: int, limits: Limits) -> float:
     if side == "over":
         return (high or 0) / count
     return count / (low or 1) if side == "under" else 1.0
+
+
+def refuse_crossed(limits: Mapping[str, Limits]) -> None:
+    """Raises ValueError where ``min`` is more than ``max``; the keys say of what, as in ``words``."""
+    for name, (low, high) in limits.items():
+        if low is not None and high is not None and low > high:
+            least, most = (f"{end}_{name}" if name else end for end in ("min", "max"))
+            raise ValueError(f"{least} is {low}, more than {most}, which is {high}")
 
 
 def bound_of(side: Side, limits: Limits, unit: str) -> str:
@@ -96,10 +106,7 @@ class LengthParams(EvaluatorParams):
     def _check(self) -> Self:
         if not self.limits:
             raise ValueError("give at least one of 'max_words', 'min_words', 'max_chars' and 'min_chars'")
-        for unit, (low, high) in self.limits.items():
-            if low is not None and high is not None and low > high:
-                short = "words" if unit == "word" else "chars"
-                raise ValueError(f"min_{short} is {low}, more than max_{short}, which is {high}")
+        refuse_crossed({"words": (self.min_words, self.max_words), "chars": (self.min_chars, self.max_chars)})
         return self
 
     @property
@@ -119,6 +126,7 @@ class Length(TypedEvaluator[LengthParams]):
     params_model = LengthParams
     plain_categories = frozenset({"length.too_long", "length.too_short"})
     negated_category = "length.within_limits"
+    redacts_feedback = False  # names no value of a sample
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         text = attempt.text.strip()
@@ -154,8 +162,7 @@ class SentencesParams(EvaluatorParams):
     def _check(self) -> Self:
         if self.min is None and self.max is None:
             raise ValueError("give 'min', 'max' or both")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"min is {self.min}, more than max, which is {self.max}")
+        refuse_crossed({"": (self.min, self.max)})
         return self
 
 
@@ -166,6 +173,7 @@ class Sentences(TypedEvaluator[SentencesParams]):
     params_model = SentencesParams
     plain_categories = frozenset({"sentences.too_few", "sentences.too_many"})
     negated_category = "sentences.within_limits"
+    redacts_feedback = False  # names no value of a sample
 
     @property
     def _limits(self) -> Limits:

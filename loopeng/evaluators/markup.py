@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from loopeng.errors import TaskError
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator
-from loopeng.evaluators.matching import Text, unfenced
+from loopeng.evaluators.base import Finding, TypedEvaluator
+from loopeng.evaluators.matching import FencedParams, Text
 from loopeng.evaluators.wording import join_words, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
@@ -20,11 +20,10 @@ __all__ = ["Xml", "XmlParams", "Yaml", "YamlParams"]
 _TAG = re.compile(r"<([A-Za-z_][\w.:-]*)")
 
 
-class XmlParams(EvaluatorParams):
+class XmlParams(FencedParams):
     """What the XML must be."""
 
     root: Text | None = Field(None, description="Name of the outermost element.")
-    allow_fences: bool = Field(False, description="Accept one ``` block around the XML.")
 
 
 class Xml(TypedEvaluator[XmlParams]):
@@ -37,13 +36,12 @@ class Xml(TypedEvaluator[XmlParams]):
     params_model = XmlParams
     plain_categories = frozenset({"xml.extra_text", "xml.parse", "xml.wrong_root"})
     negated_category = "xml.present"
+    redacts_feedback = False  # names no value of a sample
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
-        text = attempt.text.strip()
-        if self.params.allow_fences:
-            text = unfenced(text) or text
+        text = self.params.document_in(attempt.text)
         try:
-            root = _xml_root(text.strip())
+            root = _xml_root(text)
         except ValueError as error:
             if _holds_xml(text):
                 feedback = "Answer with the XML only, without any text or ``` around it."
@@ -51,7 +49,7 @@ class Xml(TypedEvaluator[XmlParams]):
             return Finding(False, 0.0, f"not XML: {error}", "xml.parse", "Answer with well-formed XML.")
         if self.params.root not in (None, root):
             feedback = f"The outermost element must be <{self.params.root}>."
-            return Finding(False, 0.5, f"the root is <{root}>", "xml.wrong_root", feedback)
+            return Finding(False, 0.5, f"the root is {quoted([root])}", "xml.wrong_root", feedback)
         return Finding(True, 1.0, f"is XML: <{root}>")
 
     def default_remedy(self, category: str) -> str | None:
@@ -86,14 +84,13 @@ def _holds_xml(text: str) -> bool:
         return False
 
 
-class YamlParams(EvaluatorParams):
+class YamlParams(FencedParams):
     """What the YAML must be. Plain prose is YAML too, so a mapping or a list is asked for by default."""
 
     root: Literal["mapping", "list", "either", "any"] | None = Field(
         None, description="Default: mapping if keys are required, else either a mapping or a list."
     )
     required: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Keys the mapping must have.")
-    allow_fences: bool = Field(False, description="Accept one ``` block around the YAML.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -117,13 +114,11 @@ class Yaml(TypedEvaluator[YamlParams]):
     params_model = YamlParams
     plain_categories = frozenset({"yaml.missing_key", "yaml.parse", "yaml.wrong_type"})
     negated_category = "yaml.present"
+    redacts_feedback = False  # names no value of a sample
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
-        text = attempt.text.strip()
-        if self.params.allow_fences:
-            text = unfenced(text) or text
         try:
-            root = compose_yaml(text)
+            root = compose_yaml(self.params.document_in(attempt.text))
             _refuse_twins(root)
         except TaskError as error:
             return Finding(False, 0.0, error.message, "yaml.parse", "Answer with valid YAML.")

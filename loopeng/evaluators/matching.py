@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from loopeng.evaluators.base import TARGET, EvaluatorParams, placeholders_in, redact, render_value
+from loopeng.evaluators.base import TARGET, EvaluatorParams, TypedEvaluator, placeholders_in, render_value
 from loopeng.evaluators.wording import join_words, quoted
-from loopeng.schema import Attempt, Sample
+from loopeng.schema import Sample
 
 __all__ = [
+    "ComparingEvaluator",
+    "FencedParams",
+    "HasTexts",
     "OneOrMore",
     "Text",
     "TextsParams",
@@ -43,7 +46,37 @@ _FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 _SOURCES = ("value", "any", "all")
 
 
-class ValueParams(EvaluatorParams):
+class HasTexts(EvaluatorParams):
+    """Parameters with texts that the answer is compared with."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts, unrendered."""
+        return ()
+
+
+T = TypeVar("T", bound=HasTexts)
+
+
+class ComparingEvaluator(TypedEvaluator[T]):
+    """An evaluator whose texts alone may refer to the sample."""
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        return frozenset().union(*map(placeholders_in, self.params.texts))
+
+
+class FencedParams(EvaluatorParams):
+    """Parameters of a format that may stand in a ``` block."""
+
+    allow_fences: bool = Field(False, description="Accept one ``` block around the answer.")
+
+    def document_in(self, text: str) -> str:
+        """The answer, out of its block where that is allowed. Space around it does not count."""
+        return (unfenced(text) if self.allow_fences else text).strip()
+
+
+class ValueParams(HasTexts):
     """The values that count as right, and what makes no difference. Space around an answer never does."""
 
     value: OneOrMore = Field("{{ target }}", description="The expected value, or a list of which any is right.")
@@ -73,10 +106,10 @@ class ValueParams(EvaluatorParams):
         return values
 
 
-class TextsParams(EvaluatorParams):
+class TextsParams(HasTexts):
     """Text to look for; ``{{ name }}`` stands for a field of the sample or its target."""
 
-    value: Text | None = Field(None, description="The text.")
+    value: OneOrMore | None = Field(None, description="The text, or a list of which one is enough.")
     any: tuple[Text, ...] | None = Field(None, min_length=1, description="Texts of which one is enough.")
     ignore_case: bool = False
 
@@ -90,7 +123,7 @@ class TextsParams(EvaluatorParams):
     @property
     def texts(self) -> tuple[str, ...]:
         """What to look for, unrendered."""
-        return (self.value,) if self.value is not None else self.any or ()
+        return as_tuple(self.value) if self.value is not None else self.any or ()
 
 
 def as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -135,18 +168,16 @@ def uses_target(texts: Iterable[str]) -> bool:
     return any(TARGET in placeholders_in(text) for text in texts)
 
 
-def say_wanted(head: str, texts: Iterable[str], sample: Sample, attempt: Attempt, *, unsaid: str) -> str:
-    """Feedback that names the texts; ``unsaid`` instead where one of them is the target. Redacted."""
+def say_wanted(head: str, texts: Iterable[str], sample: Sample, *, unsaid: str) -> str:
+    """Feedback that names the texts; ``unsaid`` instead where one of them is the target."""
     texts = tuple(texts)
-    if uses_target(texts):
-        return unsaid
-    return redact(f"{head}{quoted(render_value(text, sample) for text in texts)}.", sample, attempt)
+    return unsaid if uses_target(texts) else f"{head}{quoted(render_value(text, sample) for text in texts)}."
 
 
-def unfenced(text: str) -> str | None:
-    """What stands in the one ``` block that is all of ``text``; None where it is not so."""
+def unfenced(text: str) -> str:
+    """What stands in the one ``` block that is all of ``text``; ``text`` where it is not so, or the block is empty."""
     found = _FENCED.fullmatch(text.strip())
-    return found[1] if found else None
+    return (found[1] if found else "") or text
 
 
 def line_after(text: str, markers: Iterable[str]) -> str | None:

@@ -8,8 +8,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in
-from loopeng.evaluators.matching import OneOrMore, accepted_values, as_tuple, line_after, unfenced, uses_target
+from loopeng.evaluators.base import Finding, placeholders_in
+from loopeng.evaluators.matching import (
+    ComparingEvaluator,
+    HasTexts,
+    OneOrMore,
+    accepted_values,
+    as_tuple,
+    line_after,
+    unfenced,
+    uses_target,
+)
 from loopeng.evaluators.numerals import Number, boxed, numbers_in, read_number
 from loopeng.evaluators.wording import join_words, name_of, quoted
 from loopeng.ports import EvaluationContext
@@ -22,7 +31,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _PATH = re.compile(r"\$?(\.?[^.\[\]]+|\[\d+\])(\.[^.\[\]]+|\[\d+\])*")
 
 
-class NumericParams(EvaluatorParams):
+class NumericParams(HasTexts):
     """The expected number, how near is near enough, and where the answer gives it."""
 
     value: int | float | OneOrMore = Field("{{ target }}", description="The number, or a list of texts with numbers.")
@@ -58,17 +67,14 @@ class NumericParams(EvaluatorParams):
         return (self.where,) if isinstance(self.where, str) else self.where
 
 
-class Numeric(TypedEvaluator[NumericParams]):
+class Numeric(ComparingEvaluator[NumericParams]):
     """Reads a number from the answer and compares it with the expected one."""
 
     type_name: ClassVar[str] = "numeric"
     params_model = NumericParams
     plain_categories = frozenset({"numeric.misplaced", "numeric.missing", "numeric.wrong"})
     negated_category = "numeric.equal"
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        return frozenset().union(*map(placeholders_in, self.params.texts))
+    redacts_feedback = False  # the number in it is the model's own: to hide 18 in 18.5 would give it away
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         expected = self._expected(sample)
@@ -80,8 +86,7 @@ class Numeric(TypedEvaluator[NumericParams]):
         near = [each for each in expected if self._is_near(number, each)]
         if near:
             return Finding(True, 1.0, f"{number.shown} is {near[0].shown}")
-        reason = f"{number.shown} is not {join_words([each.shown for each in expected], 'or')}"
-        # The number is the model's own and not redacted: to hide 18 in 18.5 would give it away.
+        reason = f"{quoted([number.shown])} is not {quoted(each.shown for each in expected)}"
         feedback = f"The number {number.shown} is wrong. Check each step."
         return Finding(False, 0.0, reason, "numeric.wrong", feedback)
 
@@ -145,9 +150,12 @@ def _first(numbers: list[Number]) -> Number | None:
 def _json_number(text: str, path: str) -> Number | None:
     """The number at ``path`` in an answer that is JSON, a ``` block around it aside."""
     try:
-        value: Any = json.loads(unfenced(text) or text, parse_int=str, parse_float=str)
+        value: Any = json.loads(unfenced(text), parse_int=str, parse_float=str)
         for key, index in _STEP.findall(path.removeprefix("$")):
+            kind = list if index else dict
+            if not isinstance(value, kind):  # the numbers are texts here, of which an index would take a digit
+                return None
             value = value[int(index) if index else key]
-    except (ValueError, RecursionError, LookupError, TypeError):
+    except (ValueError, RecursionError, LookupError):
         return None
     return read_number(value) if isinstance(value, str) else None

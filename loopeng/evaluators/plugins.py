@@ -18,14 +18,19 @@ from loopeng.errors import TaskError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUP", "load_plugin", "plugin_names"]
+__all__ = ["GROUP", "load_plugin", "plugin_names", "plugin_owners"]
 
 GROUP = "loopeng.evaluators"
 
 
 def plugin_names() -> list[str]:
     """The names that installed packages give, in order. Imports none of them."""
-    return sorted({entry.name for entry in _entries()})
+    return list(plugin_owners())
+
+
+def plugin_owners() -> dict[str, str]:
+    """The package, with its version, that gives each name, in order; the last of several. Imports none of them."""
+    return {entry.name: _owner(entry) for entry in sorted(_entries(), key=lambda each: each.name)}
 
 
 def load_plugin(name: str) -> tuple[Any, str] | None:

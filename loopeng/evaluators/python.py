@@ -57,7 +57,7 @@ class FunctionEvaluator:
         self, spec: EvaluatorSpec, function: EvaluatorFunction, params: PythonParams, remedy: str | None = None
     ) -> None:
         self.spec, self.function, self.params = spec, function, params
-        self._remedy = spec.remedy or remedy
+        self._remedy = spec.remedy or (None if spec.negate else remedy)  # the function's own is for the plain sense
         self._num_inputs = _num_inputs(function, params.args)
 
     @property

@@ -16,13 +16,21 @@ from loopeng.errors import TaskError, UsageError
 from loopeng.evaluators.base import EvaluatorParams, TypedEvaluator
 from loopeng.evaluators.built_in import BUILT_IN, EvaluatorType, typed
 from loopeng.evaluators.combining import Composite, CompositeParams
-from loopeng.evaluators.plugins import load_plugin, plugin_names
+from loopeng.evaluators.plugins import load_plugin, plugin_names, plugin_owners
 from loopeng.evaluators.python import FunctionEvaluator, live_evaluator, python_params
 from loopeng.ports import Evaluator
 from loopeng.schema import EvaluatorSpec, Task
 from loopeng.validation import Problem, did_you_mean, validated
 
-__all__ = ["EvaluatorSource", "EvaluatorType", "build_evaluators", "evaluator", "evaluator_types", "spec_problems"]
+__all__ = [
+    "EvaluatorSource",
+    "EvaluatorType",
+    "build_evaluators",
+    "evaluator",
+    "evaluator_types",
+    "hidden_types",
+    "spec_problems",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 EvaluatorSource = EvaluatorSpec | Mapping[str, Any] | Evaluator | Callable[..., Any]
@@ -52,6 +60,12 @@ def evaluator_types() -> dict[str, EvaluatorType]:
         with suppress(TaskError):
             _type_of(name)
     return dict(_TYPES)
+
+
+def hidden_types() -> dict[str, str]:
+    """Types of installed packages that nobody gets, since one that ships has the name; with the package of each."""
+    shipped = {each.name for each in _SHIPPED}
+    return {name: owner for name, owner in plugin_owners().items() if name in shipped}
 
 
 def _type_of(name: str) -> EvaluatorType | None:

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ class SchemaRules:
         self._draft, dialect = _draft_of(schema)
         _check_schema(self._draft, schema)
         self._schema = copy.deepcopy(dict(schema))  # objects of our own: a schema is known by its identity
+        self._schema.pop("$schema", None)  # known by now; met again behind "$ref": "#" it would bring its own validator
         self._check_formats = check_formats
         self._ref_is_alone = any(f"draft-0{number}/" in dialect for number in (4, 6, 7))  # beside it nothing counts
         self._num_uses = Counter(_references_in(self._schema))
@@ -198,7 +200,21 @@ def _draft_of(schema: Mapping[str, Any]) -> tuple[Any, str]:
         draft = jsonschema.validators.validator_for(schema, default=unknown)
     if "$schema" in schema and (draft is unknown or "draft-03" in str(dialect)):
         raise TaskError(f"the schema's $schema is {dialect!r}", suggestion=f"draft 4 or later, as in {_LATEST}")
-    return (jsonschema.Draft202012Validator if draft is unknown else draft), str(dialect)
+    draft = jsonschema.Draft202012Validator if draft is unknown else draft
+    extend: Any = jsonschema.validators.extend
+    return extend(draft, {"multipleOf": _check_multiple}), str(dialect)
+
+
+def _check_multiple(validator: Any, divisor: Any, value: Any, _: Any) -> Iterator[ValidationError]:
+    """By decimals as they are written: as floats 19.99 is no multiple of 0.01."""
+    from jsonschema import ValidationError
+
+    if not validator.is_type(value, "number"):
+        return
+    if abs(value) == float("inf"):
+        raise OverflowError("the number is infinite")
+    if Fraction(str(value)) % Fraction(str(divisor)):
+        yield ValidationError(f"{value!r} is not a multiple of {divisor}")
 
 
 def _check_schema(draft: Any, schema: Mapping[str, Any]) -> None:

@@ -21,16 +21,18 @@ _MAY_END = frozenset((*_DOTTED, "etc", "al", "inc", "ltd", "co", "corp", "jr", "
 _BEFORE_NUMBERS = frozenset(("no", "nos", "p", "pp", "fig", "figs", "vol", "ch", "sec", "eq", "art"))
 
 _LIST_MARK = re.compile(r"\s*(?:[-*+•‣◦–]\s+|\(?\d{1,3}[.)]\s+|#{1,6}\s+|>\s*)+")
-_CLOSERS = "\"'”’»)\\]*_`"
+_CLOSING_MARKS = "\"'”’»)]*_`"
+_CLOSERS = re.escape(_CLOSING_MARKS)
 _END = re.compile(
-    rf"""(?P<mark>[.!?…]+)(?P<close>[{_CLOSERS}]*)(?=\s|$)   # a mark, then space
-    |(?<=[a-z]{{2}})(?P<tight>[.!?])(?=[A-Z][a-z])           # the space after it was forgotten
-    |(?P<cjk>[。！？]+)[{_CLOSERS}」』]*""",
+    rf"""(?<![.!?…])(?P<mark>[.!?…]++)(?P<close>[{_CLOSERS}]*+)(?=\s|$)   # a mark, then space
+    |(?<=[a-z]{{2}})(?P<tight>[.!?])(?=[A-Z][a-z])                        # the space after it was forgotten
+    |(?P<cjk>[。！？]++)[{_CLOSERS}」』]*+""",
     re.VERBOSE,
 )
-_LAST_WORD = re.compile(r"[\w.]*\w$")
-_OPENERS = "\"'“‘«([*_`¿¡"
-_TERMINAL = re.compile(rf"[.!?…:;。！？][{_CLOSERS}]*$")
+_OPENERS = re.escape("\"'“‘«([*_`¿¡")
+_FOLLOWING = re.compile(rf"\s*+(?P<openers>[{_OPENERS}]*+)(?P<first>.?)")
+_LONGEST_WORD = 20  # more than any that is looked for
+_TERMINALS = tuple(".!?…:;。！？")
 
 
 def split_sentences(text: str) -> list[str]:
@@ -45,19 +47,16 @@ def split_sentences(text: str) -> list[str]:
 
 def _blocks(text: str) -> Iterator[str]:
     """Lines without their list marks; a line that goes on in lower case is joined to the one before."""
-    block = ""
+    block: list[str] = []
     for line in re.split(r"\r\n|[\r\n\v\f\u2028\u2029]", text):
         mark = _LIST_MARK.match(line)
         content = line[mark.end() if mark else 0 :].strip()
-        goes_on = block and content[:1].islower() and not mark and not _TERMINAL.search(block)
-        if goes_on:
-            block = f"{block} {content}"
-            continue
-        if block:
-            yield block
-        block = content
-    if block:
-        yield block
+        goes_on = block and content[:1].islower() and not mark
+        if not goes_on or block[-1].rstrip(_CLOSING_MARKS).endswith(_TERMINALS):
+            yield " ".join(block)
+            block = []
+        block += [content] if content else []
+    yield " ".join(block)
 
 
 def _split_block(block: str) -> Iterator[str]:
@@ -70,21 +69,27 @@ def _split_block(block: str) -> Iterator[str]:
 
 
 def _ends_sentence(block: str, match: re.Match[str]) -> bool:
-    mark, rest = match["mark"], block[match.end() :].lstrip()
-    following = rest.lstrip(_OPENERS)[:1]
-    if not rest:
+    mark, next_word = match["mark"], _FOLLOWING.match(block, match.end())
+    if next_word is None or match.end() == len(block):
         return True
+    following = next_word["first"]
     if following.islower() and (match["close"] or set(mark) != {"."} or len(mark) > 1):
         # '"Wow!" she said', 'wait... what': the sentence goes on. 'Great! it works' does not.
         return mark[-1] in "!?" and not match["close"]
     if mark != ".":
         return True
-    return _full_stop_ends(block[: match.start()], following)
+    return _full_stop_ends(_last_word(block[max(0, match.start() - _LONGEST_WORD) : match.start()]), following)
 
 
-def _full_stop_ends(before: str, following: str) -> bool:
-    found = _LAST_WORD.search(before)
-    word = found[0] if found else ""
+def _last_word(before: str) -> str:
+    """What ``before`` ends with, up to a space or mark; a full stop inside is part of it."""
+    start = len(before)
+    while start and (before[start - 1].isalnum() or before[start - 1] in "._"):
+        start -= 1
+    return before[start:]
+
+
+def _full_stop_ends(word: str, following: str) -> bool:
     bare = word.casefold()
     if bare in _BEFORE_MORE:
         return False

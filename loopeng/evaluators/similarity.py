@@ -11,8 +11,16 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from loopeng.errors import TaskError
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in
-from loopeng.evaluators.matching import OneOrMore, accepted_values, as_tuple, fold, uses_target
+from loopeng.evaluators.base import Finding
+from loopeng.evaluators.matching import (
+    ComparingEvaluator,
+    HasTexts,
+    OneOrMore,
+    accepted_values,
+    as_tuple,
+    fold,
+    uses_target,
+)
 from loopeng.evaluators.wording import join_words, name_of
 from loopeng.ports import EvaluationContext
 from loopeng.references import import_reference
@@ -22,10 +30,10 @@ __all__ = ["Similarity", "SimilarityParams", "similarity_evaluator"]
 
 _Method = Literal["levenshtein", "rouge1", "rouge2", "rougeL", "bleu", "embeddings"]
 _Measure = Callable[[str, str], float]
-_LIBRARIES = {"rouge1": "rouge_score", "rouge2": "rouge_score", "rougeL": "rouge_score", "bleu": "sacrebleu"}
+_LIBRARIES = {"rouge1": "rouge_score", "rouge2": "rouge_score", "bleu": "sacrebleu"}
 
 
-class SimilarityParams(EvaluatorParams):
+class SimilarityParams(HasTexts):
     """What the answer is compared with, how, and what is near enough."""
 
     method: _Method = Field(
@@ -49,21 +57,18 @@ class SimilarityParams(EvaluatorParams):
         return as_tuple(self.value)
 
 
-class Similarity(TypedEvaluator[SimilarityParams]):
+class Similarity(ComparingEvaluator[SimilarityParams]):
     """The answer is near enough to one of the reference texts. Score: the similarity to the nearest."""
 
     type_name: ClassVar[str] = "similarity"
     params_model = SimilarityParams
     plain_categories = frozenset({"similarity.too_low"})
     negated_category = "similarity.too_high"
+    redacts_feedback = False  # names no value of a sample
 
     def __init__(self, spec: EvaluatorSpec, params: SimilarityParams, measure: _Measure) -> None:
         super().__init__(spec, params)
         self._measure = measure
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        return frozenset().union(*map(placeholders_in, self.params.texts))
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         answer, *references = (
@@ -100,9 +105,8 @@ def similarity_evaluator(spec: EvaluatorSpec, params: SimilarityParams, base_dir
 
 
 def _measure(method: str) -> _Measure:
-    if method == "levenshtein":
-        return _levenshtein
-    return _bleu if method == "bleu" else lambda answer, reference: _rouge(method, answer, reference)
+    own = {"levenshtein": _levenshtein, "rougeL": _rouge_l, "bleu": _bleu}
+    return own.get(method) or (lambda answer, reference: _rouge(method, answer, reference))
 
 
 def _levenshtein(answer: str, reference: str) -> float:
@@ -121,6 +125,14 @@ def _rouge(kind: str, answer: str, reference: str) -> float:
     from rouge_score.rouge_scorer import RougeScorer
 
     return float(RougeScorer([kind], tokenizer=_Words()).score(reference, answer)[kind].fmeasure)
+
+
+def _rouge_l(answer: str, reference: str) -> float:
+    """As rouge-score has it, whose own table of all pairs of words takes minutes for a long text."""
+    from rapidfuzz.distance import LCSseq
+
+    given, wanted = _Words().tokenize(answer), _Words().tokenize(reference)
+    return 2 * LCSseq.similarity(given, wanted) / (len(given) + len(wanted)) if given and wanted else 0.0
 
 
 class _Words:

@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in, redact, render_value
-from loopeng.evaluators.matching import Text, TextsParams, fold, say_wanted, uses_target
+from loopeng.evaluators.base import EvaluatorParams, Finding, TypedEvaluator, placeholders_in, render_value
+from loopeng.evaluators.matching import ComparingEvaluator, Text, TextsParams, fold, say_wanted, uses_target
 from loopeng.evaluators.wording import join_words, must_contain, name_of, quoted
 from loopeng.ports import EvaluationContext
 from loopeng.schema import Attempt, Sample
@@ -27,6 +27,11 @@ class ContainsParams(TextsParams):
     def texts(self) -> tuple[str, ...]:
         return super().texts or self.all or ()
 
+    @property
+    def one_is_enough(self) -> bool:
+        """Whether one of several texts will do."""
+        return self.any is not None or isinstance(self.value, tuple)
+
 
 def _rendered(texts: tuple[str, ...], sample: Sample) -> Mapping[str, str]:
     """Each text to look for with the sample's fields filled in. Raises ValueError when one is empty."""
@@ -36,29 +41,25 @@ def _rendered(texts: tuple[str, ...], sample: Sample) -> Mapping[str, str]:
     return wanted
 
 
-class Contains(TypedEvaluator[ContainsParams]):
-    """The answer contains a text, one of several, or all of them. Score: the share found (``any``: 1 or 0)."""
+class Contains(ComparingEvaluator[ContainsParams]):
+    """The answer contains a text, one of several, or all. Score: the share found; 1 or 0 where one is enough."""
 
     type_name: ClassVar[str] = "contains"
     params_model = ContainsParams
     plain_categories = frozenset({"contains.missing"})
     negated_category = "contains.present"
 
-    @property
-    def placeholders(self) -> frozenset[str]:
-        return frozenset().union(*map(placeholders_in, self.params.texts))
-
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         wanted, ignore_case = _rendered(self.params.texts, sample), self.params.ignore_case
         answer = fold(attempt.text, ignore_case=ignore_case)
         found = [text for text, value in wanted.items() if fold(value, ignore_case=ignore_case) in answer]
         missing = [text for text in wanted if text not in found]
-        passed = bool(found) if self.params.any else not missing
-        score = float(passed) if self.params.any else len(found) / len(wanted)
+        passed = bool(found) if self.params.one_is_enough else not missing
+        score = float(passed) if self.params.one_is_enough else len(found) / len(wanted)
         named = quoted(wanted[text] for text in (found if passed else missing))
         reason = f"{'contains' if passed else 'lacks'} {named}"
-        head = "Include one of these: " if self.params.any else "Include "
-        feedback = say_wanted(head, missing, sample, attempt, unsaid="The expected answer is missing.")
+        head = "Include one of these: " if self.params.one_is_enough else "Include "
+        feedback = say_wanted(head, missing, sample, unsaid="The expected answer is missing.")
         return Finding(passed, score, reason, "contains.missing", feedback)
 
     def default_remedy(self, category: str) -> str | None:
@@ -68,7 +69,7 @@ class Contains(TypedEvaluator[ContainsParams]):
             return f"Do not {_negated(texts, together=bool(params.all))}."
         if len(texts) == 1:
             return must_contain(texts[0])
-        if params.any:
+        if params.one_is_enough:
             return f"Include at least one of these: {', '.join(names)}."
         return f"Include {join_words(names, 'and')}."
 
@@ -81,15 +82,11 @@ def _negated(texts: tuple[str, ...], *, together: bool) -> str:
     return f"{verb} {join_words(names, 'or')}"
 
 
-class _Edge(TypedEvaluator[TextsParams]):
+class _Edge(ComparingEvaluator[TextsParams]):
     """The answer has a text, or one of several, at one of its ends. Space around the answer does not count."""
 
     params_model = TextsParams
     verb: ClassVar[str]
-
-    @property
-    def placeholders(self) -> frozenset[str]:
-        return frozenset().union(*map(placeholders_in, self.params.texts))
 
     def check(self, sample: Sample, attempt: Attempt, context: EvaluationContext) -> Finding:
         wanted, ignore_case = _rendered(self.params.texts, sample), self.params.ignore_case
@@ -98,10 +95,10 @@ class _Edge(TypedEvaluator[TextsParams]):
             if not value.strip():
                 raise ValueError("space around the answer does not count, so it cannot be looked for")
             if self._is_at_edge(answer, fold(value.strip(), ignore_case=ignore_case)):
-                return Finding(True, 1.0, f'{self.verb.lower()}s with "{value}"')
+                return Finding(True, 1.0, f"{self.verb.lower()}s with {quoted([value])}")
         head = f"{self.verb} the answer with {'one of these: ' if len(wanted) > 1 else ''}"
         unsaid = f"The answer does not {self.verb.lower()} as it should."
-        feedback = say_wanted(head, wanted, sample, attempt, unsaid=unsaid)
+        feedback = say_wanted(head, wanted, sample, unsaid=unsaid)
         reason = f"does not {self.verb.lower()} with {quoted(wanted.values())}"
         return Finding(False, 0.0, reason, f"{self.type_name}.missing", feedback)
 
@@ -177,7 +174,7 @@ class Regex(TypedEvaluator[RegexParams]):
         if match:
             return Finding(True, 1.0, f"matches {pattern!r}: {match[0]!r}")
         feedback = self.spec.remedy or "The answer does not have the required form."
-        return Finding(False, 0.0, f"does not match {pattern!r}", "regex.no_match", redact(feedback, sample, attempt))
+        return Finding(False, 0.0, f"does not match {pattern!r}", "regex.no_match", feedback)
 
     def default_remedy(self, category: str) -> str | None:
         if self.placeholders:

@@ -3,7 +3,8 @@
 An agent returns its trajectory with its answer: ``AgentResult(text=..., trajectory=...)``. It may be
 
 - calls as plain data: ``[{"name": "search", "args": {"query": "mugs"}}, ...]``
-- messages as chat servers have them: ``[{"role": "assistant", "tool_calls": [{"function": {"name": ...}}]}, ...]``
+- messages as chat servers have them: ``[{"role": "assistant", "tool_calls": [{"function": {"name": ...}}]}, ...]``,
+  with ``tool_use`` parts in their content (Anthropic), or items of type ``function_call`` between them (OpenAI)
 - messages of LangChain as data, from ``message.model_dump()`` or ``messages_to_dict``
 - a mapping with one of these under ``messages``
 
@@ -32,6 +33,9 @@ __all__ = ["ToolCalls", "ToolCallsParams", "calls_in"]
 
 _Mode = Literal["strict", "unordered", "subset", "superset"]
 _FIELD = r"\{\{\s*(\w+)\s*\}\}"
+_MESSAGE_KEYS = frozenset(("content", "role", "tool_calls", "function_call"))
+_ARGUMENTS = ("args", "arguments", "input")
+_NO_CALLS = frozenset(("function_call_output", "item_reference", "reasoning", "text", "thinking", "tool_result"))
 
 
 class ToolCallsParams(EvaluatorParams):
@@ -42,8 +46,8 @@ class ToolCallsParams(EvaluatorParams):
     )
     mode: _Mode = Field(
         "strict",
-        description="strict: these calls in this order; unordered: in any order; subset: none but these; "
-        "superset: at least these.",
+        description="strict: these calls in this order, those of one message too; unordered: in any order; "
+        "subset: none but these; superset: at least these.",
     )
     args: ArgsMode = Field("exact", description="How arguments are compared; subset: none but the expected ones.")
     args_of: dict[str, ArgsMode] = Field({}, description="The same for single tools, by name.")
@@ -82,6 +86,7 @@ class ToolCalls(TypedEvaluator[ToolCallsParams]):
     params_model = ToolCallsParams
     plain_categories = frozenset(f"tool_calls.{what}" for what in ("args", "extra", "missing", "order"))
     negated_category = "tool_calls.match"
+    redacts_feedback = False  # it does so itself, where tools are the sample's
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -199,12 +204,26 @@ def _calls_of(step: Any, number: int, *, expected: bool) -> Iterator[ToolCall]:
         hint = "messages must be plain data, as message.model_dump() gives them"
         raise ValueError(f"step {number} of the trajectory is neither a message nor a call; {hint}")
     step = step["data"] if isinstance(step.get("data"), Mapping) else step
-    if step.keys() & {"content", "role", "tool_calls"}:
-        calls = [*(step.get("tool_calls") or ()), *(step.get("invalid_tool_calls") or ())]
-    else:
-        calls = [step]
-    for call in calls:
+    for call in [step] if _is_call(step) else _calls_of_message(step):
         yield _call(call, number, expected=expected)
+
+
+def _is_call(step: Mapping[str, Any]) -> bool:
+    """A call may carry what it returned under ``content``; a message with a name has no arguments."""
+    if step.get("type") in _NO_CALLS:
+        return False
+    has_args = "name" in step and any(key in step for key in _ARGUMENTS)
+    return not step.keys() & _MESSAGE_KEYS or (has_args and not step.keys() & (_MESSAGE_KEYS - {"content"}))
+
+
+def _calls_of_message(step: Mapping[str, Any]) -> list[Any]:
+    """Where it has them twice, as LangChain writes those of Anthropic's models, the list of its own counts."""
+    calls = [*(step.get("tool_calls") or ()), *(step.get("invalid_tool_calls") or ())]
+    content = step.get("content")
+    if not calls and isinstance(content, list | tuple):
+        parts = [part for part in content if isinstance(part, Mapping)]
+        calls = [part for part in parts if part.get("type") in ("tool_use", "function_call")]
+    return calls or ([step["function_call"]] if step.get("function_call") else [])
 
 
 def _call(call: Any, number: int, *, expected: bool) -> ToolCall:
@@ -212,7 +231,7 @@ def _call(call: Any, number: int, *, expected: bool) -> ToolCall:
     name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(inner, Mapping) or not isinstance(name, str) or not name:
         raise ValueError(f"step {number} of the trajectory has a call without a name")
-    args = inner.get("args", inner.get("arguments"))
+    args = next((inner[key] for key in _ARGUMENTS if key in inner), None)
     if isinstance(args, str):
         args = _read_args(args)
     return ToolCall(name, args if args is not None or expected else {})

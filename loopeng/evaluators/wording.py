@@ -86,8 +86,21 @@ def join_words(words: Sequence[str], last: str) -> str:
 
 
 def quoted(values: Iterable[str]) -> str:
-    """``"a", "b"``."""
-    return ", ".join(f'"{value}"' for value in values)
+    """Texts in quotation marks, in backticks where they hold such marks: always one text a quotation.
+
+    >>> print(quoted(["a", 'say "b"', 'say "`c`"']))
+    "a", `say "b"`, "say \\"`c`\\""
+    """
+    return ", ".join(map(_quoted, values))
+
+
+def _quoted(value: str) -> str:
+    if not {'"', "\\"} & set(value):
+        return f'"{value}"'
+    if "`" not in value:
+        return f"`{value}`"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def name_of(text: str, *, plural: bool = False) -> str:
@@ -99,7 +112,7 @@ def name_of(text: str, *, plural: bool = False) -> str:
     names = sorted(find_placeholders(text)) if "{{" in text else []
     if names:
         return join_words([f"the {_human(name)}" for name in names], "and")
-    return _MARKS.get(text, f'"{text}"') if plural else f'"{text}"'
+    return _MARKS.get(text, _quoted(text)) if plural else _quoted(text)
 
 
 def must_contain(text: str) -> str:

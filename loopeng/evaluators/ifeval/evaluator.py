@@ -69,6 +69,7 @@ class Ifeval(TypedEvaluator[IfevalParams]):
     params_model = IfevalParams
     plain_categories = frozenset(each.category for each in INSTRUCTIONS.values())
     negated_category = "ifeval.followed"
+    redacts_feedback = False  # it does so itself: instructions that stand in the target are no secret
 
     def __init__(self, spec: EvaluatorSpec, params: IfevalParams) -> None:
         super().__init__(spec, params)

@@ -41,7 +41,7 @@ _NO_NAMES = _BEGINNERS | frozenset(_OTHER_WORDS.split())
 _CLOSING = "\"')]}‘’“”«»"  # goes with the sentence before it
 _INSIDE = f"{_CLOSING};*:@({{[?!"  # what a word cannot hold
 _BEFORE_CLOSING = re.compile(rf"[.?!](?=[{re.escape(_INSIDE)}])")
-_WORD_END = re.compile(rf"['‘’“”«»]?[^{re.escape(_INSIDE)}]*$")  # single and curly quotes stick to what follows
+_STICKING = frozenset("'‘’“”«»")  # single and curly quotes stick to what follows
 _WORD_START = re.compile(rf"[{re.escape(_INSIDE)}#&`,-]|[^{re.escape(_INSIDE)}]+")
 _NUMBER = re.compile(r"-?[.,]?\d[\d,.-]*")
 
@@ -86,8 +86,7 @@ def _ends(before: str, following: str) -> bool:
     word = _first_word(following)
     if before.endswith(".."):
         return _begins(word) is True
-    found = _WORD_END.search(before)
-    last = (found[0] if found else "").lstrip(",-`&#")
+    last = _last_word(before).lstrip(",-`&#")
     bare = last.removesuffix(".").lower()
     if len(last) == 2 and last[0].isalpha():
         return bare not in _ABBREVIATIONS and _begins(word) is not False and not _is_name(word)
@@ -96,6 +95,11 @@ def _ends(before: str, following: str) -> bool:
     if {bare, bare.rpartition("-")[2]} & _ABBREVIATIONS:
         return _begins(word) is True
     return True
+
+
+def _last_word(before: str) -> str:
+    mark = max(map(before.rfind, _INSIDE))
+    return before[mark if before[mark : mark + 1] in _STICKING else mark + 1 :]
 
 
 def _first_word(following: str) -> str:

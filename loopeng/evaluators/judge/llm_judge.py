@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from loopeng.evaluators.base import TARGET, Finding, placeholders_in, redact, render_value
+from loopeng.evaluators.base import TARGET, Finding, hide, placeholders_in, redact, render_value, visible_texts
 from loopeng.evaluators.judge.anchors import load_anchors, report_anchors
 from loopeng.evaluators.judge.asking import Asker, Question
 from loopeng.evaluators.judge.criteria import Criterion, Ruling, read_ruling, reply_form, reply_schema, sentence
@@ -53,6 +53,8 @@ class JudgeParams(ModelJudgeParams):
         ids = [each.id for each in self.criteria]
         if twice := [each for each in ids if ids.count(each) > 1]:
             raise ValueError(f"two criteria have the id {twice[0]!r}")
+        if "met" in ids:
+            raise ValueError("no criterion may have the id 'met': judge.met is what a negated judge says")
         if self.votes % 2 == 0:
             raise ValueError(f"'votes' must be odd, so that there is a majority, not {self.votes}")
         if self.votes > 1 and self.asking_temperature == 0:
@@ -180,8 +182,16 @@ class LlmJudge(ModelJudge[JudgeParams]):
         lines = [f"This is not met: {_shown(each.criterion, sample)}" for each in failed]
         if self.params.show_reasoning:
             first = failed[0].criterion
-            lines += [each.reasoning for each in rulings if not first.passes(each.values[first.id])][:1]
+            against = [each.reasoning for each in rulings if not first.passes(each.values[first.id])]
+            lines += [self._without_hidden_fields(each, sample, attempt) for each in against[:1]]
         return redact(" ".join(lines), sample, attempt)
+
+    def _without_hidden_fields(self, reasoning: str, sample: Sample, attempt: Attempt) -> str:
+        """A judge may be shown fields that the model was not; also no line of them is told."""
+        names = sample.inputs if self.params.inputs is True else self.params.inputs or ()
+        fields = [sample.inputs[name] for name in names]
+        lines = [line for field in fields if isinstance(field, str) for line in field.splitlines() if line.strip()]
+        return hide(reasoning, [*fields, *lines], visible_texts(sample, attempt))
 
     def default_remedy(self, category: str) -> str | None:
         if category == self.negated_category:

@@ -114,3 +114,57 @@ def test_choice_says_what_is_wanted(judge: Judge) -> None:
     assert judge("?", **keys).feedback == "Answer with the letter or the text of one option."
     assert judge("red", **keys).remedy == "Compare all options before you choose one."
     assert judge("red blue", **keys).remedy == "Name one option only. Do not mention the others."
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("The answer is B because it is the capital.", None),
+        ("The answer is b because it is the capital.", None),
+        ("The answer is B. C is wrong because it is too small.", None),
+        ("The answer is (B), because (C) is smaller.", None),
+        ("The answer is **B** since A is in England", None),
+        ("The answer is 'B'. London is not in France.", None),
+        ("The answer is Paris, because London is too large.", None),
+        ("The answer is A because it is the largest.", "choice.wrong"),
+        ("The answer is A, since it is the largest.", "choice.wrong"),
+        ("The answer is A as B is smaller.", "choice.wrong"),
+        ("The answer is a because B is smaller", "choice.wrong"),
+        ("The answer is A) London, which is larger than Paris.", "choice.wrong"),
+        ("The answer is A for the first half, D for the second.", "choice.wrong"),
+        ("The answer is B or C, because both are large.", "choice.ambiguous"),
+        ("The answer is b and d.", "choice.ambiguous"),
+        ("The answer is A, B or C", "choice.ambiguous"),
+        ("The answer is B/C", "choice.ambiguous"),
+        ("The answer is Paris or London", "choice.ambiguous"),
+        ("The answer is B) London.", "choice.ambiguous"),
+        ("The answer is a matter of taste.", "choice.none"),
+        ("The answer is D.C.", "choice.none"),
+    ],
+)
+def test_what_the_answer_is_said_to_be_counts_and_its_reasons_do_not(
+    text: str, category: str | None, judge: Judge
+) -> None:
+    assert judge(text, type="choice", choices=CITIES, target="Paris").category == category
+
+
+def test_numbers_stated_as_the_answer(judge: Judge) -> None:
+    keys = {"type": "choice", "choices": ["red", "green", "blue"], "labels": "numbers", "target": 2}
+    for text, category in {
+        "The answer is 2 because 3 is blue.": None,
+        "The answer is 1, not 2.": "choice.wrong",
+        "The answer is 2 or 3.": "choice.ambiguous",
+        "The answer is 2 cats.": "choice.none",
+        "The answer is 2.5": "choice.none",
+    }.items():
+        assert (text, judge(text, **keys).category) == (text, category)
+    keys = {"type": "choice", "choices": ["3", "4"], "target": "4"}
+    assert judge("The answer is 3 + 1 = 4", **keys).category == "choice.ambiguous"
+
+
+def test_several_options_may_be_right(judge: Judge) -> None:
+    keys = {"type": "choice", "choices": CITIES, "value": ["Paris", "C"]}
+    assert judge("B", **keys).passed
+    assert judge("New York", **keys).passed
+    assert judge("A", **keys).category == "choice.wrong"
+    assert judge("B", negate=True, **keys).remedy == 'Do not choose "Paris" or "C".'

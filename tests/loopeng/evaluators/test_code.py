@@ -8,9 +8,10 @@ import pytest
 
 from loopeng.errors import SandboxError
 from loopeng.evaluators import build_evaluators, run_evaluators
-from loopeng.evaluators.code_feedback import REMEDIES
+from loopeng.evaluators.code_feedback import REMEDIES, category_of, reason_of
 from loopeng.evaluators.code_text import extract_code, shown_examples
-from loopeng.sandbox import choose_tier
+from loopeng.patterns.fingerprint import fingerprint
+from loopeng.sandbox import SandboxReport, StepReport, TestStep, choose_tier
 from loopeng.schema import EvalResult
 from tests.loopeng.evaluators.conftest import make_attempt, make_sample
 
@@ -156,3 +157,47 @@ def test_only_plain_examples_of_the_function_are_taken() -> None:
     text = ">>> f(1)\n2\n>>> g(1)\n2\n>>> f(x)\n2\n>>> f(os)\n<module>\n>>> x = f(1)\n"
     text += ">>> f([1, -2], k='a')\n[]\n>>> f(1)\n2\n"
     assert shown_examples([text], "f") == [("f(1)", "2"), ("f([1, -2], k='a')", "[]")]
+
+
+def test_blocks_with_helpers_go_before_the_one_that_defines_the_function() -> None:
+    blocks = [
+        "import math\nSIZE = 3\n\n\ndef helper(x):\n    return x\n",
+        "def f(x):\n    return None\n",
+        "print(f(1))\n",
+        "y = f(1)\n",
+        "pip install this\n",
+        "import math\n\n\ndef f(x):\n    return helper(x)\n",
+        "assert f(1) == 1\n",
+    ]
+    text = "Then:\n".join(f"```python\n{block}```\n" for block in blocks)
+    assert extract_code(text, "f") == f"{blocks[0]}\n{blocks[5]}"
+
+
+FAILURES = [  # label, value got, function: as samples of public benchmarks have them
+    ("assert candidate([1.0, 2.0, 3.9], 0.3) == True", "False", "has_close_elements"),
+    ("assert candidate('(()()) ((()))') == ['(()())', '((()))']", "['(()())']", "separate_paren_groups"),
+    ('assert candidate("it\'s") == "a \\"b\\""', '"it\'s"', "quote"),
+    ("assert candidate('`x`', \"y\") == '\\\\'", "None", "mark"),
+    ("assert abs(candidate(3.5) - 0.5) < 1e-6", "", "truncate_number"),
+]
+
+
+def report(outcome: Any, label: str, *, got: str = "", error_type: str = "") -> SandboxReport:
+    steps = [StepReport(TestStep("", label), outcome, error_type, got=got), StepReport(TestStep("", "x"), "passed")]
+    return SandboxReport("subprocess", tuple(steps))
+
+
+@pytest.mark.parametrize("outcome", ["assert", "raised", "missing"])
+def test_failures_of_different_samples_are_one_pattern(outcome: Any) -> None:
+    prints = set()
+    for label, got, function in FAILURES:
+        told = report(outcome, label, got=got or "1", error_type="ValueError" if outcome == "raised" else "")
+        if outcome == "missing":
+            told = SandboxReport("subprocess", (), loading=outcome, detail=function)
+        prints.add(fingerprint("it", category_of(told), reason_of(told)))
+    assert len(prints) == 1
+
+
+def test_the_reason_names_the_test_and_what_came_of_it() -> None:
+    told = report("assert", "assert f(2) == 3", got="4")
+    assert reason_of(told) == '1 of 2 tests failed; first (assert): "assert f(2) == 3", "got 4"'

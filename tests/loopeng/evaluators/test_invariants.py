@@ -39,6 +39,9 @@ SPECS: list[dict[str, Any]] = [
     {"type": "contains", "value": "{{ product }}", "ignore_case": True},
     {"type": "contains", "value": "{{ target }}"},
     {"type": "contains", "any": ["a", "{{ product }}"]},
+    {"type": "contains", "value": ["a!", "{{ product }}"]},
+    {"type": "ends_with", "value": ["a", "{{ target }}"]},
+    {"type": "choice", "choices": ["secret", "b", "a mug"], "value": ["{{ target }}", "b"]},
     {"type": "contains", "all": ["a", "b", "!"]},
     {"type": "regex", "pattern": "[ab]+", "full": True},
     {"type": "regex", "pattern": "^{{ product }}"},
@@ -85,6 +88,7 @@ ELSEWHERE = {  # type: test file beside this one
     "latency": "test_budget.py",
     "tokens": "test_budget.py",
     "tool_calls": "test_trajectory.py",
+    "trajectory": "test_trajectory.py",
     "unit_tests": "test_code.py",
 }
 PIECES = [

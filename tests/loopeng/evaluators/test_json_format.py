@@ -47,3 +47,26 @@ def test_missing_keys_are_named_and_counted(judge: Judge) -> None:
     assert (result.score, result.reason) == (0.25, 'lacks "b", "c", "d"')
     assert result.feedback == 'Include the JSON keys "b", "c", "d".'
     assert result.remedy == 'The JSON object must have the keys "a", "b", "c" and "d".'
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "category"),
+    [
+        ("No idea, see [1].", {"root": "object"}, "json.parse"),
+        ("No idea, see [1].", {"required": ["a"]}, "json.parse"),
+        ("See [1].", {"root": "array"}, "json.extra_text"),
+        ('See [1]: {"a": 1}', {"root": "object"}, "json.extra_text"),
+        ('{"a": 1, "a": 2}', {}, "json.parse"),
+        ('{"a": {"b": 1}, "a": 2}', {}, "json.parse"),
+        ('[{"a": 1, "a": 1}]', {}, "json.parse"),
+    ],
+)
+def test_footnotes_are_no_answer_and_a_key_stands_once(
+    text: str, keys: dict[str, Any], category: str, judge: Judge
+) -> None:
+    assert judge(text, type="json", **keys).category == category
+    if not keys:
+        result = judge(text, type="json")
+        assert (result.reason, result.score) == ('not JSON: the key "a" stands twice in one object', 0.0)
+        assert judge(text, type="json_schema", schema={}).category == category
+        assert judge(text, type="yaml").category == "yaml.parse"

@@ -6,6 +6,7 @@ import pytest
 
 from loopeng.errors import TaskError
 from loopeng.evaluators import build_evaluators
+from loopeng.patterns.fingerprint import fingerprint
 from tests.loopeng.evaluators.conftest import Judge
 
 BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;&x;">]><a>&y;</a>'
@@ -85,3 +86,13 @@ def test_yaml_keys_are_named_and_counted(judge: Judge) -> None:
     assert result.remedy == 'The YAML mapping must have the keys "a" and "b".'
     with pytest.raises(TaskError, match="'required' needs root: mapping"):
         build_evaluators([{"id": "it", "type": "yaml", "required": ["a"], "root": "list"}])
+
+
+def test_another_root_is_one_pattern_whatever_its_name(judge: Judge) -> None:
+    first, second = (judge(f"<{name}/>", type="xml", root="a").reason for name in ("book", "mug"))
+    assert (first, fingerprint("it", "c", first)) == ('the root is "book"', fingerprint("it", "c", second))
+
+
+def test_an_answer_is_no_file(judge: Judge) -> None:
+    for text in ("a: 1\n---\nb: 2", "[" * 400):
+        assert "file" not in judge(text, type="yaml").reason

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from loopeng.errors import TaskError
 from loopeng.evaluators import build_evaluators
 from loopeng.evaluators.numerals import boxed, numbers_in, read_number
+from loopeng.patterns.fingerprint import fingerprint
 from tests.loopeng.evaluators.conftest import Judge
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -76,6 +77,7 @@ def test_what_is_no_number(text: str) -> None:
         ("16-3-4 = 9", [16, 3, 4, 9]),
         ("3–5 days", [3, 5]),
         ("H2O, x2 and GPT4", []),
+        ("**5**-3 and 2^3^2", [5, -3, 8]),
         ("<<9*2=18>>18", [9, 2, 18, 18]),
         ("5kg on the 3rd", [5, 3]),
         ("f(2)-1", [2, 1]),
@@ -202,7 +204,7 @@ def test_keys_that_cannot_work_are_refused(keys: dict[str, Any], message: str) -
 def test_numeric_says_what_is_wanted_and_never_the_number(judge: Judge) -> None:
     wrong = judge("It is 17", type="numeric", target="18")
     assert wrong.feedback == "The number 17 is wrong. Check each step."
-    assert wrong.reason == "17 is not 18"
+    assert wrong.reason == '"17" is not "18"'
     assert judge("18.5", type="numeric", target="18").feedback == "The number 18.5 is wrong. Check each step."
     line = judge("It is 18", type="numeric", target="18", where="line")
     assert line.feedback == line.remedy == 'End with a line that begins with "####" and then gives the number.'
@@ -210,3 +212,53 @@ def test_numeric_says_what_is_wanted_and_never_the_number(judge: Judge) -> None:
     assert negated.remedy == "Do not answer with 7."
     named = judge("7", type="numeric", value="{{ count }}", negate=True, inputs={"count": 7})
     assert named.remedy == "Do not answer with the count."
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("-½", "-1/2"),
+        ("- so ½", "1/2"),
+        ("-2½", "-5/2"),
+        ("10^6", "1000000"),
+        ("10^{6}", "1000000"),
+        ("10**6", "1000000"),
+        ("10 ^ 6", "1000000"),
+        ("2^-2", "1/4"),
+        ("**5**, so", "5"),
+        ("(10^6)", "1000000"),
+        ("$10k", "10000"),
+        ("$1.5M", "1500000"),
+        ("10k", "10000"),
+        ("5kg", "5"),
+        ("300K", "300"),
+        ("9 cm^2", "9"),
+        ("9 cm^{-2}", "9"),
+        ("9 cm^12", "9"),
+        ("0^-1", None),
+        ("9^999999", None),
+    ],
+)
+def test_signs_powers_and_thousands(text: str, value: str | None) -> None:
+    given = [each.value for each in numbers_in(f"It is {text}.")]
+    assert given == ([] if value is None else [Fraction(value)])
+
+
+def test_a_tolerance_is_the_decimal_that_was_written(judge: Judge) -> None:
+    assert judge("1.3", type="numeric", value=1, abs_tol=0.3).passed
+    assert judge("1.1", type="numeric", value=1, rel_tol=0.1).passed
+    assert not judge("1.3000001", type="numeric", value=1, abs_tol=0.3).passed
+
+
+@pytest.mark.parametrize("text", ['{"a": 42}', '{"a": "42"}', '{"a": {"0": 4}}', "[42]"])
+def test_an_index_takes_an_item_of_a_list_and_no_digit_of_a_number(text: str, judge: Judge) -> None:
+    keys = {"type": "numeric", "value": 4, "where": "json", "path": "a[0]"}
+    assert judge(text, **keys).category == "numeric.misplaced"
+    assert judge('{"a": [4]}', **keys).passed
+
+
+def test_a_wrong_number_is_one_pattern_however_it_is_written(judge: Judge) -> None:
+    reasons = [judge(f"It is {text}", type="numeric", value=20).reason for text in ("18", "$18", "3/4", "18%", "-½")]
+    assert {fingerprint("it", "numeric.wrong", reason) for reason in reasons} == {
+        fingerprint("it", "numeric.wrong", '"1" is not "2"')
+    }

@@ -10,8 +10,9 @@ from textwrap import dedent
 
 import pytest
 
+from loopeng.doctor import examine_libraries
 from loopeng.errors import TaskError
-from loopeng.evaluators import build_evaluators, evaluator_types, registry, run_evaluators
+from loopeng.evaluators import build_evaluators, evaluator_types, hidden_types, registry, run_evaluators
 from loopeng.task_schema import task_json_schema
 from tests.loopeng.evaluators.conftest import make_attempt, make_sample
 
@@ -157,3 +158,7 @@ def test_no_package_replaces_a_type_that_ships(install: Install) -> None:
     install("checks_for_replacing", CHECKS, json="checks_for_replacing:shouts")
     assert not passes("no!", type="json")
     assert "checks_for_replacing" not in sys.modules
+    assert hidden_types() == {"json": "checks_for_replacing 1.2"}
+    told = {each.name: each for each in examine_libraries()}["plugins"]
+    assert (told.status, told.remedy) == ("warn", "give its entry point another name")
+    assert "type 'json' of package checks_for_replacing 1.2 cannot be used" in told.text

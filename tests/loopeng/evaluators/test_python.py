@@ -200,3 +200,14 @@ def test_an_evaluator_that_exits_is_in_error_and_ends_nothing() -> None:
         raise SystemExit(0)
 
     assert result_of(leaves).error == "SystemExit: 0"
+
+
+def test_a_negated_function_does_not_say_the_remedy_of_its_plain_sense() -> None:
+    spec = {"id": "long", "type": "at-most-for-tests", "negate": True}
+    for given, remedy in (({}, None), ({"remedy": "Write more."}, "Write more.")):
+        (built,) = build_evaluators([{**spec, **given}])
+        (again,) = build_evaluators([built.reference])  # type: ignore[attr-defined]
+        for each in (built, again):
+            (result,) = run_evaluators([each], make_sample(), make_attempt("short"))
+            assert (result.passed, result.remedy) == (False, remedy)
+            assert result.feedback == (remedy or "The answer does not pass the check 'long'.")

@@ -64,3 +64,21 @@ def test_nothing_that_is_said_is_lost(text: str) -> None:
 def test_plain_sentences_are_counted(sentences: list[str]) -> None:
     assert split_sentences(" ".join(sentences)) == sentences
     assert split_sentences("\n".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("A. " * 100_000, 1),
+        ("Ab. " * 100_000, 100_000),
+        ("!" * 300_000 + "x", 1),
+        ("a." * 150_000, 1),
+        ("." + "*" * 300_000 + "x", 1),
+        ("go\n" * 100_000, 1),
+        ("a" * 300_000 + ". B.", 2),
+    ],
+    ids=lambda value: str(value)[:9],
+)
+def test_long_texts_of_marks_are_split_in_one_pass(text: str, count: int) -> None:
+    """Each looked back over all before it once, which took minutes for these."""
+    assert len(split_sentences(text)) == count

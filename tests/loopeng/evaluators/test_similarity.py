@@ -112,7 +112,7 @@ def test_keys_that_cannot_work_are_refused(keys: dict[str, Any], message: str) -
         build_evaluators([{"id": "it", "type": "similarity", **keys}])
 
 
-@pytest.mark.parametrize(("method", "library"), [("bleu", "sacrebleu"), ("rougeL", "rouge_score")])
+@pytest.mark.parametrize(("method", "library"), [("bleu", "sacrebleu"), ("rouge2", "rouge_score")])
 def test_a_library_that_is_missing_is_said_before_the_run(
     method: str, library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,3 +120,9 @@ def test_a_library_that_is_missing_is_said_before_the_run(
     with pytest.raises(TaskError, match=f"method {method} needs {library}, which is not installed") as error:
         build_evaluators([{"id": "it", "type": "similarity", "method": method, "threshold": 0.5}])
     assert "pip install 'loopeng[similarity]'" in str(error.value)
+
+
+def test_a_long_text_is_compared_without_a_table_of_all_pairs(judge: Judge) -> None:
+    answer = " ".join(str(number % 977) for number in range(20_000))
+    keys = {"type": "similarity", "method": "rougeL", "threshold": 0.5}
+    assert judge(answer, target=f"{answer} {answer}", **keys).score == pytest.approx(2 / 3)

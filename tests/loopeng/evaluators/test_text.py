@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from loopeng.patterns.fingerprint import fingerprint
 from tests.loopeng.evaluators.conftest import Judge
 
 
@@ -70,7 +71,9 @@ def test_feedback_never_holds_the_target(judge: Judge) -> None:
     known = judge("no", type="contains", value="secret", target="secret", prompt="Say secret.")
     assert known.feedback == 'Include "secret".'
     as_input = judge("no", type="contains", value="{{ word }}", target="secret", inputs={"word": "secret"})
-    assert as_input.feedback == 'Include "secret".'
+    assert as_input.feedback == 'Include "[hidden]".'  # the prompt shows no such field
+    keys = {"type": "contains", "value": "{{ word }}", "inputs": {"word": "secret"}}
+    assert judge("no", target="secret", prompt="Say secret.", **keys).feedback == 'Include "secret".'
 
 
 @pytest.mark.parametrize(
@@ -89,3 +92,29 @@ def test_feedback_never_holds_the_target(judge: Judge) -> None:
 )
 def test_regex(text: str, keys: dict[str, Any], passed: bool, judge: Judge) -> None:
     assert judge(text, type="regex", inputs={"name": "a.b"}, **keys).passed is passed
+
+
+@pytest.mark.parametrize("kind", ["contains", "starts_with", "ends_with"])
+def test_of_a_list_one_text_is_enough(kind: str, judge: Judge) -> None:
+    keys = {"type": kind, "value": ["red", "{{ product }}"], "inputs": {"product": "mug"}}
+    assert judge("mug", **keys).passed
+    assert judge("red", **keys).passed
+    failed = judge("blue", **keys)
+    assert (failed.passed, failed.score) == (False, 0.0)
+    assert failed.feedback.endswith('one of these: "red", "mug".')
+    assert failed.remedy == judge("blue", type=kind, any=["red", "{{ product }}"], inputs={"product": "mug"}).remedy
+
+
+COMPARING = ("contains", "ends_with", "exact", "starts_with")
+
+
+@pytest.mark.parametrize("said", ["x", 'say "x"', "it's", 'a "b" `c`', "back\\slash", '"'])
+@pytest.mark.parametrize(
+    "keys", [{"type": "answer_line", "value": "y"}, *({"type": each, "value": "{{ said }}"} for each in COMPARING)]
+)
+def test_what_one_answer_says_makes_no_pattern_of_its_own(said: str, keys: dict[str, Any], judge: Judge) -> None:
+    def reason_for(word: str) -> str:
+        answer = f"Answer: {word}" if keys["type"] == "answer_line" else "nothing of it"
+        return judge(answer, inputs={"said": word}, **keys).reason
+
+    assert fingerprint("it", "c", reason_for(said)) == fingerprint("it", "c", reason_for("plain"))

@@ -220,3 +220,46 @@ def test_numbers_and_truth_are_not_the_same_json() -> None:
     assert same_json({"n": [1, {"a": 2.0}]}, {"n": [1.0, {"a": 2}]})
     assert not same_json({"n": 1}, {"n": True})
     assert not same_json([0], [False])
+
+
+ANTHROPIC = [
+    {"role": "user", "content": "weather?"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "Let me look."},
+            {"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "SF"}},
+        ],
+    },
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "sunny"}]},
+]
+RESPONSES = [
+    {"role": "user", "content": "weather?"},
+    {"type": "reasoning", "summary": []},
+    {"type": "function_call", "call_id": "1", "name": "weather", "arguments": '{"city": "SF"}'},
+    {"type": "function_call_output", "call_id": "1", "output": "sunny"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sunny."}]},
+]
+OLD_OPENAI = [
+    {"role": "assistant", "content": None, "function_call": {"name": "weather", "arguments": '{"city": "SF"}'}},
+    {"role": "function", "name": "weather", "content": "sunny"},
+]
+WITH_WHAT_CAME_BACK = [{"name": "weather", "args": {"city": "SF"}, "content": "sunny"}]
+BOTH_WAYS = [{**ANTHROPIC[1], "type": "ai", "tool_calls": [{"name": "weather", "args": {"city": "SF"}, "id": "1"}]}]
+
+
+@pytest.mark.parametrize("trajectory", [ANTHROPIC, RESPONSES, OLD_OPENAI, WITH_WHAT_CAME_BACK, BOTH_WAYS])
+def test_every_known_form_of_a_call_is_read_once(trajectory: list[dict[str, Any]]) -> None:
+    assert calls_in(trajectory) == [ToolCall("weather", {"city": "SF"})]
+
+
+def test_strict_keeps_the_order_of_one_messages_calls_too() -> None:
+    parallel = [{"role": "assistant", "content": None, "tool_calls": calls("b a")}]
+    assert judged(parallel, calls("a b"), mode="strict").category == "tool_calls.order"
+    assert judged(parallel, calls("a b"), mode="unordered").passed
+
+
+def test_it_is_also_called_trajectory() -> None:
+    attempt = make_attempt("done").model_copy(update={"trajectory": calls("a")})
+    (built,) = build_evaluators([{"id": "it", "type": "trajectory", "value": ["a"]}])
+    assert run_evaluators([built], make_sample(), attempt)[0].passed

@@ -85,3 +85,12 @@ def test_capital_words_are_counted_as_nltk_counts_them(text: str, punkt: Any) ->
     destructive = pytest.importorskip("nltk.tokenize.destructive")
     tokens = [token for each in punkt.tokenize(text) for token in destructive.NLTKWordTokenizer().tokenize(each)]
     assert count_capital_words(text) == sum(token.isupper() for token in tokens)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 200_000 + ";b.", "a;" * 100_000 + "b.", "?" * 200_000 + "x", "'" * 200_000 + "b."],
+    ids=lambda text: text[-3:],
+)
+def test_a_long_run_without_spaces_is_looked_at_once(text: str) -> None:
+    assert count_sentences(f"{text} Then it ends.") == 2

@@ -270,3 +270,18 @@ def test_every_answer_gets_a_clean_verdict_and_negate_turns_it_round(keys: dict[
         assert "secret" not in result.feedback  # the target
         assert not {"secret", "mug"} & set((result.remedy or "").split())
     assert plain.categories.isdisjoint(negated.categories)
+
+
+def test_reasoning_does_not_tell_of_fields_that_only_the_judge_saw() -> None:
+    fields = {"name": "Ana", "tests": "assert f(1) == 2\nassert f(3) == 4"}
+    reply = ruling("Ana, assert f(3) == 4 does not hold.", criteria="fail")
+    keys = {"criteria": "It is right", "given": fields, "show_reasoning": True}
+    told = ask(Replies(reply), **keys)
+    assert told.feedback == "This is not met: It is right. [hidden], [hidden] does not hold."
+    unseen = ask(Replies(reply), inputs=["name"], **keys)  # what the judge was not shown it cannot tell
+    assert unseen.feedback == "This is not met: It is right. [hidden], assert f(3) == 4 does not hold."
+
+
+def test_no_criterion_has_the_category_of_a_negated_judge() -> None:
+    with pytest.raises(TaskError, match="no criterion may have the id 'met'"):
+        build_evaluators([{"id": "it", "type": "llm_judge", "criteria": [{**POLITE, "id": "met"}]}])
