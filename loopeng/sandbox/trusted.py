@@ -13,7 +13,7 @@ from typing import Any
 from loopeng.sandbox.channel import ClosedError, receive, send
 from loopeng.sandbox.literals import PlainValueError, TooLargeError, decode, encode
 
-__all__ = ["CandidateError", "Link", "main"]
+__all__ = ["CandidateError", "main"]
 
 _SHOWN = 200  # characters of a call or value in a report
 _LOAD_OUTCOMES = ("loaded", "syntax", "missing", "raised", "memory")
