@@ -7,7 +7,7 @@ container  network, files, processes, memory   a hole in the kernel or the conta
 bubblewrap network, files, processes, memory   a hole in the kernel
 subprocess memory, time, its own process group  on Linux 5.13 and newer (x86-64, ARM-64) a filter of system calls and
                                                Landlock hold processes, network and files too; elsewhere the code
-                                               can read and change what you can, and use the network
+                                               can read and change what you can, use the network, and read the tests
 ========== =================================== ====================================================================
 
 In every tier the process also takes the limits of ``confinement`` upon itself. No tier is proof against an attacker
@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Literal
@@ -47,8 +47,10 @@ __all__ = [
 TierName = Literal["auto", "container", "bubblewrap", "subprocess"]
 _PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-c")
 _PROBE_S = 20
+_SIGKILL = 9
+_BESIDES_S = 120  # beside the tests: to start, and for their setup; then a container without its client ends
 DEFAULT_IMAGE = "python:3.12-slim"
-_INSIDE = "/tmp"  # the only folder a container or bubblewrap can write
+_INSIDE = "/tmp"  # the only folder that is not read-only in a container or bubblewrap, where Landlock is missing
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,15 @@ class Tier(ABC):
         return {**CLEAN_ENVIRONMENT, VARIABLE: place.name}
 
     def folder(self, place: Place) -> str:
-        """The folder the code may write in, as it sees it."""
+        """The folder the code stands in, as it sees it."""
         return _INSIDE
 
-    def died(self, returncode: int) -> bool:
-        """Whether the sandbox itself, not the code in it, ended so."""
-        return False
+    def died(self, returncode: int, held: Sequence[str]) -> bool:
+        """Whether the sandbox itself, not the code in it, ended so, after it was ready.
+
+        Here for those with a process around the code's own: the code cannot reach it, and chooses any other status.
+        """
+        return returncode < 0
 
     def stop(self, place: Place) -> None:  # noqa: B027  most leave nothing over
         """End what killing the process group leaves over."""
@@ -117,21 +122,19 @@ class Container(Tier):
             "--workdir": _INSIDE,
             "--ulimit": "nofile=64:64",
             "--pull": "never",
+            "--log-driver": "none",
         }
         flat = [word for pair in options.items() for word in pair] + ["--ulimit", "nproc=1024:1024"]
-        variables = [word for name, value in CLEAN_ENVIRONMENT.items() for word in ("--env", f"{name}={value}")]
-        python = ["python", *_PYTHON, program(WORKER)]
-        return [*_client(), "run", "--rm", "-i", "--read-only", *flat, *variables[:4], place.image, *python]
+        told = {name: CLEAN_ENVIRONMENT[name] for name in ("PYTHONHASHSEED", "LANG")}
+        variables = [word for name, value in told.items() for word in ("--env", f"{name}={value}")]
+        python = ["timeout", "-s", "KILL", str(int(limits.total_s) + _BESIDES_S), "python", *_PYTHON, program(WORKER)]
+        return [*_client(), "run", "--rm", "-i", "--read-only", *flat, *variables, place.image, *python]
 
     def environment(self, place: Place) -> Mapping[str, str]:
         return os.environ  # of the engine's client; the code sees none of it
 
-    def died(self, returncode: int) -> bool:
-        return returncode < 0 or returncode == 125  # what engines say when they could not run it
-
     def stop(self, place: Place) -> None:
-        for order in (["kill", place.name], ["rm", "--force", place.name]):
-            _problem_of([*_client(), *order])
+        _problem_of([*_client(), "rm", "--force", place.name])
 
 
 class Bubblewrap(Tier):
@@ -145,9 +148,6 @@ class Bubblewrap(Tier):
 
     def command(self, limits: Limits, place: Place) -> list[str]:
         return [*_bubblewrap(), BASE_PYTHON, *_PYTHON, program(WORKER)]
-
-    def died(self, returncode: int) -> bool:
-        return returncode < 0  # the code cannot reach bwrap; its own death by a signal is 128 and more
 
 
 class Subprocess(Tier):
@@ -164,6 +164,10 @@ class Subprocess(Tier):
 
     def folder(self, place: Place) -> str:
         return place.folder
+
+    def died(self, returncode: int, held: Sequence[str]) -> bool:
+        """Code whose system calls are filtered cannot kill: then it was the system, for want of memory."""
+        return returncode == -_SIGKILL and "system calls" in held
 
 
 TIERS: dict[str, Tier] = {tier.name: tier for tier in (Container(), Bubblewrap(), Subprocess())}
