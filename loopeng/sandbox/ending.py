@@ -67,19 +67,23 @@ def _status(process: subprocess.Popen[bytes]) -> int | None:
 def remove_folder(folder: str) -> None:
     """Delete a folder, however deep. Raises SandboxError where it cannot be.
 
-    What stands in an inner folder is lifted up until there is none, so that no path and no recursion grows long.
+    Inner folders are lifted up one after the other, so that no path and no recursion grows long.
     """
     try:
-        while inner := [each.path for each in os.scandir(folder) if each.is_dir(follow_symlinks=False)]:
-            for path in inner:
-                os.chmod(path, 0o700)
-                for each in os.scandir(path):
-                    if each.is_dir(follow_symlinks=False):
-                        os.chmod(each.path, 0o700)  # or it could not be moved
-                    os.rename(each.path, os.path.join(folder, uuid.uuid4().hex))
+        os.chmod(folder, 0o700)
+        waiting = [folder]
+        while waiting:
+            path = waiting.pop()
+            for each in list(os.scandir(path)):
+                if not each.is_dir(follow_symlinks=False):
+                    os.unlink(each.path)
+                    continue
+                os.chmod(each.path, 0o700)  # or it could neither be moved nor read
+                lifted = os.path.join(folder, uuid.uuid4().hex)
+                os.rename(each.path, lifted)
+                waiting.append(lifted)
+            if path != folder:
                 os.rmdir(path)
-        for each in os.scandir(folder):
-            os.unlink(each.path)
         os.rmdir(folder)
     except FileNotFoundError:
         return  # it removed itself
