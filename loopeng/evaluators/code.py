@@ -64,7 +64,7 @@ class SandboxParams(EvaluatorParams):
     allow_unsandboxed: bool = Field(
         False,
         description="Allow 'subprocess': the code runs as you. It guards against accidents, not attackers; where "
-        "system calls cannot be filtered the code can use your files and the network.",
+        "system calls cannot be filtered the code can use your files and the network, and read the tests.",
     )
     timeout_s: float = Field(5.0, gt=0, le=600, description="For each test.")
     total_s: float | None = Field(None, gt=0, le=3600, description="For all tests; six times timeout_s by default.")
@@ -94,7 +94,11 @@ class UnitTestsParams(EvaluatorParams):
 
 
 class UnitTests(TypedEvaluator[UnitTestsParams]):
-    """The answer's functions pass the tests. Score: the share of tests passed."""
+    """The answer's functions pass the tests. Score: the share of tests passed.
+
+    An answer that fails runs a second time, on the tests and examples that the conversation shows: the verdict is of
+    the first run, the values the model hears of are of the second.
+    """
 
     type_name: ClassVar[str] = "unit_tests"
     params_model = UnitTestsParams
