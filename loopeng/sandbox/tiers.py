@@ -20,10 +20,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from typing import ClassVar, Literal
 
 from loopeng.errors import SandboxError
@@ -46,7 +47,8 @@ __all__ = [
 
 TierName = Literal["auto", "container", "bubblewrap", "subprocess"]
 _PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-c")
-_PROBE_S = 20
+_ENGINES = ("docker", "podman")
+_PROBE_S, _RECHECK_S = 20, 30.0
 _SIGKILL = 9
 _BESIDES_S = 120  # beside the tests: to start, and for their setup; then a container without its client ends
 DEFAULT_IMAGE = "python:3.12-slim"
@@ -104,7 +106,7 @@ class Container(Tier):
     holds = "no network, read-only files, no rights, limits on memory, processes and processor"
 
     def unavailable(self, image: str = DEFAULT_IMAGE) -> str | None:
-        return _engine_problem() or _image_problem(image)
+        return _no_engine() or _image_problem(image)
 
     def command(self, limits: Limits, place: Place) -> list[str]:
         memory = f"{limits.memory_mb + 64}m"
@@ -209,25 +211,39 @@ def _needs_consent() -> str:
     )
 
 
-@cache
+def _remembered(probe: Callable[..., str | None]) -> Callable[..., str | None]:
+    """A probe that asks again for good reason alone: what works does so from then on, a problem may soon be gone."""
+    known: dict[tuple[str, ...], tuple[str | None, float]] = {}
+
+    @wraps(probe)
+    def ask(*args: str) -> str | None:
+        problem, until = known.get(args, (None, 0.0))
+        if time.monotonic() >= until:
+            problem = probe(*args)
+            known[args] = (problem, time.monotonic() + _RECHECK_S if problem else float("inf"))
+        return problem
+
+    return ask
+
+
 def _engine() -> str | None:
     """The container engine that answers."""
-    return next(
-        (name for name in ("docker", "podman") if shutil.which(name) and _problem_of([name, "info"]) is None), None
-    )
+    return next((name for name in _ENGINES if _engine_problem(name) is None), None)
 
 
-@cache
-def _engine_problem() -> str | None:
-    if _engine() is not None:
-        return None
-    installed = [name for name in ("docker", "podman") if shutil.which(name)]
-    if not installed:
-        return "neither docker nor podman is installed"
-    return "; ".join(f"{name} does not answer: {_problem_of([name, 'info'])}" for name in installed)
+@_remembered
+def _engine_problem(name: str) -> str | None:
+    if shutil.which(name) is None:
+        return f"{name} is not installed"
+    problem = _problem_of([name, "info"])
+    return problem and f"{name} does not answer: {problem}"
 
 
-@cache
+def _no_engine() -> str | None:
+    return None if _engine() else "; ".join(filter(None, map(_engine_problem, _ENGINES)))
+
+
+@_remembered
 def _image_problem(image: str) -> str | None:
     missing = _problem_of([*_client(), "image", "inspect", image])
     return f"there is no image {image!r} on this machine: {' '.join(_client())} pull {image}" if missing else None
@@ -237,7 +253,7 @@ def _client() -> tuple[str]:
     return (_engine() or "docker",)
 
 
-@cache
+@_remembered
 def _bubblewrap_problem() -> str | None:
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"

@@ -69,6 +69,23 @@ def test_a_container_gets_no_network_no_rights_and_read_only_files() -> None:
     assert "-v" not in command and "--volume" not in text and "--privileged" not in text
 
 
+def test_a_tier_that_comes_to_work_is_found(tmp_path: Path) -> None:
+    """In a process of its own, with a bwrap that works only while a file is there."""
+    made, works = tmp_path / "bwrap", tmp_path / "works"
+    made.write_text(f"#!/bin/sh\ntest -e {works} || {{ echo not yet >&2; exit 1; }}\n", encoding="utf-8")
+    made.chmod(0o755)
+    script = (
+        "import pathlib, sys\n"
+        "from loopeng.sandbox import TIERS, tiers\n"
+        "works, state, tiers._RECHECK_S = pathlib.Path(sys.argv[1]), TIERS['bubblewrap'].unavailable, 0.0\n"
+        "print(state()); works.touch(); print(state()); works.unlink(); print(state())\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    command = [sys.executable, "-c", script, str(works)]
+    said = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["bwrap cannot start Python: not yet", "None", "None"]
+
+
 class _Missing(Subprocess):
     def command(self, limits: Limits, place: Place) -> list[str]:
         return ["/nowhere/python"]
