@@ -15,7 +15,7 @@ from loopeng.sandbox.literals import PlainValueError, TooLargeError, decode, enc
 
 __all__ = ["CandidateError", "main"]
 
-_MEMORY_BYTES = 4 << 30
+_MEMORY_BYTES = 8 << 30
 _SHOWN = 200  # characters of a call or value in a report
 _Shapes = dict[str, tuple[type, ...]]
 _LOAD_SHAPES: _Shapes = {"loaded": (), "syntax": (str,), "missing": (str,), "raised": (list, str), "memory": ()}
