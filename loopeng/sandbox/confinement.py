@@ -22,6 +22,7 @@ from typing import Any
 
 __all__ = ["confine", "syscall_filter"]
 
+_IS_LINUX = sys.platform == "linux"
 _Instruction = tuple[int, int, int, int]  # operation, jump if so, jump if not, value
 _LOAD, _EQUAL, _AT_LEAST, _BITS = 0x20, 0x15, 0x35, 0x45
 _ALLOW: _Instruction = (0x06, 0, 0, 0x7FFF0000)
@@ -58,7 +59,7 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 def confine(memory_bytes: int, cpu_s: int) -> list[str]:
     """Give up everything a called function does not need. Returns what holds: limits, memory, files, system calls."""
-    libc = _without_rights() if sys.platform == "linux" else None
+    libc = _without_rights() if _IS_LINUX else None
     files = libc is not None and _restrict_files(libc)
     memory = _limit(memory_bytes, cpu_s)
     calls = libc is not None and _filter_calls(libc)
@@ -88,7 +89,7 @@ def _limit(memory_bytes: int, cpu_s: int) -> bool:
         try:
             resource.setrlimit(kind, bounds)
         except (OSError, ValueError):
-            if name != "RLIMIT_AS" or sys.platform == "linux":
+            if name != "RLIMIT_AS" or _IS_LINUX:
                 raise
             memory = False
     return memory

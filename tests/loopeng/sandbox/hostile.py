@@ -365,12 +365,14 @@ _TEXTS = {
                             pass
             return done
     """,
-    "takes rights back": """
+    "has rights of the superuser": """
         import ctypes
         def f(n):
             libc = ctypes.CDLL(None)
-            header = (0x20080522).to_bytes(4, "little") + bytes(4)
-            return n * n if libc.capset(header, b"\\xff" * 24) == 0 or libc.unshare(0x10000000) == 0 else 0
+            header, rights = ctypes.create_string_buffer(8), ctypes.create_string_buffer(24)
+            header.raw = (0x20080522).to_bytes(4, "little") + bytes(4)
+            libc.capget(header, rights)
+            return n * n if any(rights.raw) or libc.unshare(0x10000000) == 0 else 0
     """,
     "makes a device": """
         import os, stat

@@ -115,7 +115,7 @@ def test_most_outcomes_are_what_they_should_be(outcome: Outcome) -> None:
         "deletes its folder": "raised",
         "fills the disk": "raised",
         "raises its limits": "assert",
-        "takes rights back": "assert",
+        "has rights of the superuser": "assert",
         "makes a device": "assert",
         "asks for signals to its parent": "assert",
         "changes what a file may be used for": "assert",
