@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdec_core.models.base import Geometry
+from specdec_core.models.base import BITWISE_KV_BLOCK, Geometry
 from specdec_core.models.cuda_graph import GraphedLlamaTarget, with_graphs
 from specdec_core.models.llama import LlamaConfig
 from specdec_core.models.runner import LlamaTarget, target_from_config
@@ -112,12 +113,12 @@ class RandomTensors(Mapping[str, Tensor]):
 def measure(shape: str, config: LlamaConfig, device: torch.device, deadline: float, repeats: int) -> dict[str, Any]:
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     tensors = RandomTensors(config, device, dtype)
-    bitwise = Geometry("bitwise", 16)
+    bitwise = Geometry("bitwise", 16, kv_block=BITWISE_KV_BLOCK)
     target = target_from_config(config, tensors, bitwise, context_length=CONTEXT_LENGTH, device=device, dtype=dtype)
     graphed, _ = with_graphs(target)
     variance = find_variance(graphed)
     result: dict[str, Any] = {"shape": shape, "dtype": str(dtype), "self_test": variance or "passed"}
-    result["agreeing_widths"] = agreeing_widths(graphed.with_geometry(Geometry("bitwise", 16, narrow_widths=(1, 4, 8))))
+    result["agreeing_widths"] = agreeing_widths(graphed.with_geometry(replace(bitwise, narrow_widths=(1, 4, 8))))
     bandwidth = copy_bandwidth(device)
     floor_ms = tensors.bytes_per_pass() / bandwidth * 1e3
     result |= {"weight_gb": tensors.bytes_per_pass() / 1e9, "copy_gb_per_s": bandwidth / 1e9, "floor_ms": floor_ms}

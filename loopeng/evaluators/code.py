@@ -2,12 +2,14 @@
 
 The tests come from the task and run in a process of their own; the answer's code runs in another, inside a sandbox,
 and is only ever called with plain values. What the model hears of a failure keeps the tests to ourselves: an example is
-named only where the conversation shows it already; of hidden tests it hears how many failed and which exceptions the
-code raised, never an input or an expected value.
+named only where the conversation shows it already; of hidden tests it hears how many failed and which built-in
+exceptions the code raised, never an input or an expected value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -22,13 +24,23 @@ from loopeng.evaluators.base import (
     placeholders_in,
     render_value,
 )
-from loopeng.evaluators.code_feedback import CATEGORIES, REMEDIES, category_of, feedback_of, reason_of
+from loopeng.evaluators.code_feedback import (
+    CATEGORIES,
+    REMEDIES,
+    category_of,
+    feedback_of,
+    first_failed,
+    is_shown,
+    reason_of,
+)
 from loopeng.evaluators.code_text import extract_code, looks_like_code, shown_examples
 from loopeng.ports import EvaluationContext
 from loopeng.sandbox import (
     Limits,
     SandboxJob,
     SandboxReport,
+    StepReport,
+    TestStep,
     Tier,
     TierName,
     choose_tier,
@@ -51,7 +63,7 @@ class SandboxParams(EvaluatorParams):
     allow_unsandboxed: bool = Field(
         False,
         description="Allow 'subprocess': the code runs as you. It guards against accidents, not attackers; where "
-        "system calls cannot be filtered the code can use your files and the network.",
+        "system calls cannot be filtered the code can use your files and the network, and read the tests.",
     )
     timeout_s: float = Field(5.0, gt=0, le=600, description="For each test.")
     total_s: float | None = Field(None, gt=0, le=3600, description="For all tests; six times timeout_s by default.")
@@ -65,7 +77,11 @@ class SandboxParams(EvaluatorParams):
 
 
 class UnitTestsParams(EvaluatorParams):
-    """Tests for the answer's code; ``{{ name }}`` stands for a field of the sample or its target."""
+    """Tests for the answer's code; ``{{ name }}`` stands for a field of the sample or its target.
+
+    The answer may use Python's own library and nothing else, and cannot write files. The tests may use what is
+    installed; of an answer they can see only what its functions return.
+    """
 
     tests: str = Field(
         min_length=1, description="A function check(candidate), or lines with assert; a field may hold a list of lines."
@@ -77,7 +93,11 @@ class UnitTestsParams(EvaluatorParams):
 
 
 class UnitTests(TypedEvaluator[UnitTestsParams]):
-    """The answer's functions pass the tests. Score: the share of tests passed."""
+    """The answer's functions pass the tests. Score: the share of tests passed.
+
+    An answer that fails runs a second time, on the tests and examples that the conversation shows: the verdict is of
+    the first run, the values the model hears of are of the second.
+    """
 
     type_name: ClassVar[str] = "unit_tests"
     params_model = UnitTestsParams
@@ -113,15 +133,28 @@ class UnitTests(TypedEvaluator[UnitTestsParams]):
         if code is attempt.text and not looks_like_code(code):
             return Finding(False, 0.0, "the answer holds no code", "tests.no_code", REMEDIES["tests.no_code"])
         shown = [message.content for message in attempt.messages if message.role != "assistant"]
-        job = SandboxJob(
-            code,
-            plan,
-            prompt=_lines(params.prompt, sample),
-            examples=example_steps(shown_examples(shown, function)),
-            limits=params.sandbox.limits,
-        )
-        report = run_tests(job, self._tier(), image=params.sandbox.image)
-        return _finding(report, shown)
+        job = SandboxJob(code, plan, _lines(params.prompt, sample), params.sandbox.limits)
+        report = self._run(job)
+        if report.passed:
+            return Finding(True, 1.0, reason_of(report), metadata=_metadata(report))
+        examples = example_steps(shown_examples(shown, function))
+        alone = self._alone(job, (*examples, *(step for step in plan.steps if is_shown(step, shown))), report)
+        feedback = feedback_of(report, alone, shown)
+        score = 0.0 if report.loading is not None else report.num_passed / len(report.tests)
+        metadata = _metadata(report) | {"first_failed": first_failed(report)}
+        return Finding(False, score, reason_of(report), category_of(report), feedback, metadata)
+
+    def _run(self, job: SandboxJob) -> SandboxReport:
+        return run_tests(job, self._tier(), image=self.params.sandbox.image)
+
+    def _alone(self, job: SandboxJob, steps: tuple[TestStep, ...], report: SandboxReport) -> Sequence[StepReport]:
+        """What the conversation shows, run without any hidden test: of this the model may hear every value."""
+        if not steps or report.loading is not None:
+            return ()
+        try:
+            return self._run(replace(job, plan=replace(job.plan, steps=steps))).tests
+        except (ValueError, SandboxError):  # a test needs what a hidden one made, or nothing runs now: fewer words
+            return ()
 
     def _tier(self) -> Tier:
         sandbox = self.params.sandbox
@@ -131,13 +164,8 @@ class UnitTests(TypedEvaluator[UnitTestsParams]):
         return REMEDIES.get(category)
 
 
-def _finding(report: SandboxReport, shown: list[str]) -> Finding:
-    metadata = {"tier": report.tier, "held": list(report.held), "num_tests": len(report.tests)}
-    score = report.num_passed / len(report.tests) if report.tests and report.loading is None else 0.0
-    if report.passed:
-        return Finding(True, 1.0, reason_of(report), metadata=metadata)
-    category, feedback = category_of(report), feedback_of(report, shown)
-    return Finding(False, min(score, 1.0), reason_of(report), category, feedback, metadata)
+def _metadata(report: SandboxReport) -> dict[str, Any]:
+    return {"tier": report.tier, "held": list(report.held), "num_tests": len(report.tests)}
 
 
 def _lines(text: str, sample: Sample) -> str:

@@ -1,13 +1,21 @@
-"""Words for a run of tests: category, reason for people, and feedback that keeps hidden tests hidden."""
+"""Words for a run of tests: category, reason, and feedback that keeps hidden tests hidden.
+
+What a candidate returned for one test may be what another test passed in. So a value is told only from a second run, in
+which the shown tests are the only ones; and of an exception only the built-in type, as a name can be made to carry a
+value.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 from loopeng.evaluators.wording import count_of, join_words, quoted
-from loopeng.sandbox import Outcome, SandboxReport, StepReport
+from loopeng.sandbox import Outcome, SandboxReport, StepReport, TestStep
 
-__all__ = ["CATEGORIES", "REMEDIES", "category_of", "feedback_of", "reason_of"]
+__all__ = ["CATEGORIES", "REMEDIES", "category_of", "feedback_of", "first_failed", "is_shown", "reason_of"]
 
 _CATEGORY: dict[Outcome, str] = {
     "assert": "tests.assert",
@@ -30,6 +38,7 @@ REMEDIES = {
     "tests.return_type": "Return a plain Python value: a number, text, list, tuple, dict or set.",
     "tests.protocol": "Write only the function. Do not write to files or other outputs.",
     "tests.syntax": "Answer with complete Python code that has no syntax errors.",
+    "tests.too_long": "Write a much shorter program, without long tables of values.",
     "tests.missing_function": "Define the function with exactly the name that is asked for.",
     "tests.no_code": "Answer with Python code in one ``` block.",
     "tests.passed": "Do not answer with code that passes the tests.",
@@ -40,6 +49,7 @@ _LOADING: dict[Outcome, str] = {
     "memory": "The code used too much memory before any function was called.",
     "exit": "The code ended the program before any function was called.",
     "protocol": "The code wrote where it must not write.",
+    "too large": "The code is too long.",
 }
 _HIDDEN: dict[Outcome, str] = {
     "timeout": "took too long",
@@ -54,8 +64,8 @@ _HIDDEN: dict[Outcome, str] = {
 def category_of(report: SandboxReport) -> str:
     """Of the first thing that went wrong, in the order the tests stand."""
     if report.loading is not None:
-        return _category(report.loading, report.detail)
-    first = next(test for test in report.tests if not test.passed)
+        return "tests.too_long" if report.loading == "too large" else _category(report.loading, report.detail)
+    first = _first_failed(report)
     return _category(first.outcome, first.error_type)
 
 
@@ -63,29 +73,45 @@ def _category(outcome: Outcome, error_type: str) -> str:
     return "tests.exit" if outcome == "raised" and error_type == "SystemExit" else _CATEGORY[outcome]
 
 
+def _first_failed(report: SandboxReport) -> StepReport:
+    return next(test for test in report.tests if not test.passed)
+
+
+def first_failed(report: SandboxReport) -> dict[str, str]:
+    """The first failing test, hidden or not, for people alone."""
+    if report.loading is not None:
+        return {}
+    first = _first_failed(report)
+    return {"test": first.step.label, "outcome": first.outcome, "called": first.called, "got": first.got}
+
+
 def reason_of(report: SandboxReport) -> str:
-    """For people: may name a hidden test. What is of one sample alone is quoted, so that it makes no new pattern."""
+    """Counts and the first outcome; a reason is read by models too, so it names no test."""
     if report.loading is not None:
         detail = quoted([report.detail]) if report.loading == "missing" else report.detail
         return f"the code could not be loaded: {' '.join(filter(None, (report.loading, detail)))}"
     total = len(report.tests)
     if report.passed:
         return f"{count_of(total, 'test')} passed"
-    first = next(test for test in report.tests if not test.passed)
+    first = _first_failed(report)
     said = " ".join(filter(None, (first.outcome, first.error_type)))
-    told = [first.step.label, *([f"got {first.got}"] if first.outcome == "assert" and first.got else [])]
-    return f"{total - report.num_passed} of {count_of(total, 'test')} failed; first ({said}): {quoted(told)}"
+    return f"{total - report.num_passed} of {count_of(total, 'test')} failed; first: {said}"
 
 
-def feedback_of(report: SandboxReport, shown: Sequence[str]) -> str:
-    """For the model: one failing example that stands in ``shown``, then counts and exception types of the rest."""
+def feedback_of(report: SandboxReport, alone: Sequence[StepReport], shown: Sequence[str]) -> str:
+    """For the model: one failing example that stands in ``shown``, then counts and exception types of the rest.
+
+    ``alone`` are the examples and shown tests, run without any other.
+    """
     if report.loading is not None:
         return _of_loading(report.loading, report.detail, shown)
-    open_tests = [test for test in report.tests if _is_shown(test, shown)]
+    open_tests = [test for test in report.tests if is_shown(test.step, shown)]
     hidden = [test for test in report.tests if test not in open_tests]
-    failed_open = [each for each in (*report.examples, *open_tests) if not each.passed]
-    sentences = [_of_example(failed_open[0])] if failed_open else []
-    sentences += _of_hidden(hidden, "hidden ") if open_tests or report.examples else _of_hidden(hidden, "")
+    failed = [test for test in alone if not test.passed]
+    if not failed and (not alone or all(test.passed for test in hidden)):
+        failed = [replace(test, called="", got="") for test in open_tests if not test.passed]
+    sentences = [_of_example(failed[0])] if failed else []
+    sentences += _of_hidden(hidden, "hidden " if alone or open_tests else "")
     return " ".join(sentences)
 
 
@@ -100,20 +126,39 @@ def _of_loading(loading: Outcome, detail: str, shown: Sequence[str]) -> str:
     return _LOADING[loading]
 
 
-def _is_shown(test: StepReport, shown: Sequence[str]) -> bool:
-    label = "".join(test.step.label.split()).replace('"', "'")
-    return any(label in "".join(text.split()).replace('"', "'") for text in shown)
+def is_shown(step: TestStep, texts: Sequence[str]) -> bool:
+    """Whether a test, with what is run for it, stands in the texts, but for spaces and the kind of quotation marks."""
+    lines = [line for line in step.source.splitlines() if line.strip() and not line.startswith(("import ", "from "))]
+    return all(any(_holds(text, part) for text in texts) for part in (step.label, *lines))
+
+
+def _holds(text: str, part: str) -> bool:
+    """As whole words: ``f(2) == 42`` does not hold ``f(2) == 4``."""
+    part = _squeezed(part.strip())
+    end = r"(?!\w|\.\d)" if re.match(r"\w", part[-1:]) else ""
+    return re.search(rf"(?<!\w){re.escape(part)}{end}", _squeezed(text)) is not None
+
+
+@lru_cache(maxsize=64)
+def _squeezed(text: str) -> str:
+    """Spaces only between words."""
+    return re.sub(r"(?<!\w)\s+|\s+(?!\w|\s)", "", re.sub(r"\s+", " ", text)).replace('"', "'")
 
 
 def _of_example(example: StepReport) -> str:
-    step, called = example.step, example.called
-    if example.outcome == "assert":
-        did = f"returned {example.got}" if example.got else "failed"
-    else:
-        did = f"raised {example.error_type}" if example.outcome == "raised" else _HIDDEN[example.outcome]
+    """The value only beside the very call it belongs to, which a test may have made from other values."""
+    step = example.step
     if step.expected is not None:
-        return f"This example failed: {step.label} {did}, expected {step.expected}."
-    return f"This example failed: {step.label}. The code: {called or 'it'} {did}."
+        return f"This example failed: {step.label} {_did(example)}, expected {step.expected}."
+    if not example.called or not _holds(step.label, example.called):
+        return f"This example failed: {step.label}."
+    return f"This example failed: {step.label}. The code: {example.called} {_did(example)}."
+
+
+def _did(example: StepReport) -> str:
+    if example.outcome == "assert":
+        return f"returned {example.got}" if example.got else "failed"
+    return f"raised {example.error_type}" if example.outcome == "raised" else _HIDDEN[example.outcome]
 
 
 def _of_hidden(tests: Sequence[StepReport], adjective: str) -> list[str]:

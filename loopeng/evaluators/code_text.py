@@ -5,22 +5,25 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from keyword import kwlist
 
 __all__ = ["extract_code", "looks_like_code", "shown_examples"]
 
-_BLOCK = re.compile(r"^[ \t]*```[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+# Possessive (``*+``), so that no text, however made, is tried in more than one way.
+_BLOCK = re.compile(r"^[ \t]*+```[ \t]*+([\w+.-]*+)[^\n]*+\n(.*?)(?:^[ \t]*+```[ \t]*+$|\Z)", re.DOTALL | re.MULTILINE)
 _PYTHON = frozenset(("", "py", "python", "python3", "py3"))
 _CODE_LINE = re.compile(
-    r"^\s*(def |class |return\b|import |from \w+ import|for .*:$|while .*:$|if .*:$|[\w\[\], .]+ = )", re.M
+    r"^[ \t]*+(?:def |class |return\b|import |from \w+ import|for .*:$|while .*:$|if .*:$|[\w\[\], .]+ = )", re.M
 )
-_DOCTEST = re.compile(r"^[ \t]*>>>[ \t]*(.+)\n[ \t]*(?!>>>)(\S.*)$", re.MULTILINE)
+_DOCTEST = re.compile(r"^[ \t]*+>>>[ \t]*+(.++)\n[ \t]*+(?!>>>)(\S.*+)$", re.MULTILINE)
+_DEFINED = re.compile(r"^(?:(?:async +)?def|class) +(\w+)|^(\w+) *=|^(?:from [^\n]* )?import +([^\n]+)", re.MULTILINE)
 
 
 def extract_code(text: str, function: str | None = None) -> str:
     """The code of an answer: from its ``` blocks, or the whole text where there is none.
 
-    Of several blocks of Python the last that defines ``function`` counts, after those before it that define only other
-    things, its helpers; where none defines it, all of them together. A block that was never closed reaches to the end.
+    Of several blocks of Python the last that defines ``function`` counts, with those blocks that define at top level
+    what it needs; where none defines it, all of them together. A block that was never closed reaches to the end.
 
     >>> extract_code("Use this:\\n```python\\nx = 1\\n```\\nDone.")
     'x = 1\\n'
@@ -29,28 +32,21 @@ def extract_code(text: str, function: str | None = None) -> str:
     python = [code for language, code in blocks if language in _PYTHON] or [code for _, code in blocks]
     if not python:
         return text
-    is_definition = re.compile(rf"^(async )?def {re.escape(function)}\b" if function else "(?!)", re.MULTILINE)
-    places = [place for place, code in enumerate(python) if is_definition.search(code)]
-    if function is None or not places:
+    defining = [code for code in python if function in _defined(code)] if function else []
+    if not defining:
         return "\n".join(python)
-    return "\n".join([*(code for code in python[: places[-1]] if _is_helper(code, function)), python[places[-1]]])
+    needed = _words(defining[-1]) - _defined(defining[-1])
+    helpers = [code for code in python if function not in _words(code) and needed & _defined(code)]
+    return "\n".join([*helpers, defining[-1]])
 
 
-def _is_helper(code: str, function: str) -> bool:
-    """Whether a block only imports and defines, and not ``function``: an example of that must not run before it."""
-    try:
-        body = ast.parse(code).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return bool(body) and all(_is_definition(node, function) for node in body)
+def _defined(code: str) -> set[str]:
+    """Names of a block's top level: functions, classes, variables, imports."""
+    return {name for found in _DEFINED.findall(code) for name in _words(" ".join(found))}
 
 
-def _is_definition(node: ast.stmt, function: str) -> bool:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return node.name != function
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        return all(not isinstance(each, ast.Name) or each.id != function for each in ast.walk(node))
-    return isinstance(node, ast.Import | ast.ImportFrom)
+def _words(code: str) -> set[str]:
+    return set(re.findall(r"\w+", code)).difference(kwlist)
 
 
 def looks_like_code(text: str) -> bool:

@@ -7,7 +7,8 @@ read as literals of exact types (``literals``). So the text of a test never ente
 the candidate prints, writes, raises or exits with decides anything: only the values it returns do.
 
 Arguments travel by value: what a function does to a list it was given is not seen by the test. Tests must look at what
-is returned. An exception arrives as the built-in exception nearest to it, or as ``CandidateError``.
+is returned. An exception arrives as the built-in exception nearest to it, or as ``CandidateError``, a name the tests
+know.
 
 **What this does not do.** A candidate can still answer wrongly on purpose, be slow within its time, or use a hole in
 the kernel. In the tier ``subprocess``, on a system that cannot filter system calls, it can also do what you can do.

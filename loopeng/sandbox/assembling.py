@@ -1,4 +1,4 @@
-"""From an answer's code to a program: a whole module, or what continues the prompt's function.
+"""From an answer's code to programs that run one after the other: a whole module, or the rest of a prompt's function.
 
 Runs in the candidate's interpreter: an answer is not even parsed outside the sandbox.
 """
@@ -14,14 +14,15 @@ _PARSE_ONLY = 0x400
 _STARTS = ("def ", "class ", "import ", "from ", "@", "async def ")
 
 
-def assemble(code: str, prompt: str, function: str) -> str:
-    """The program of an answer. ``prompt`` is code that the answer may continue, or empty.
+def assemble(code: str, prompt: str, function: str) -> list[str]:
+    """The programs of an answer, for one namespace. ``prompt`` is code that the answer may continue, or empty.
 
-    An answer that defines ``function`` itself follows the prompt, so that its imports and helpers are there. Otherwise
-    it is tried as the rest of the prompt's function: as it stands, indented, with its first line indented. Failing all
-    that, prose before the first ``def`` or ``import`` is dropped. A text that is no program comes back as it is.
+    An answer that defines ``function`` itself runs after the prompt, so that its imports and helpers are there.
+    Otherwise it is tried as the rest of the prompt's function: as it stands, indented, with its first line indented.
+    Failing all that, prose before the first ``def`` or ``import`` is dropped. A text that is no program comes back as
+    it is.
 
-    >>> print(assemble("return x + 1", "def f(x):\\n    '''One more.'''\\n", "f"))
+    >>> print(*assemble("return x + 1", "def f(x):\\n    '''One more.'''\\n", "f"))
     def f(x):
         '''One more.'''
         return x + 1
@@ -29,16 +30,16 @@ def assemble(code: str, prompt: str, function: str) -> str:
     code = code.replace("\r\n", "\n")
     trimmed = _without_prose(code)
     if not prompt:
-        return code if _parsed(code) is not None or _parsed(trimmed) is None else trimmed
+        return [code if _parsed(code) is not None or _parsed(trimmed) is None else trimmed]
     for whole in (code, trimmed):
         if _defines(whole, function):
-            return f"{prompt.rstrip()}\n\n\n{whole}"
+            return [prompt, whole] if _parsed(prompt) is not None else [whole]
     stub = _size(prompt, function)
     for rest in (code, _indented(code), f"    {code.lstrip()}"):
         program = f"{prompt.rstrip()}\n{rest.lstrip(chr(10))}"
         if _size(program, function) > stub:
-            return program
-    return code if _parsed(code) is not None else f"{prompt.rstrip()}\n{code}"
+            return [program]
+    return [code if _parsed(code) is not None else f"{prompt.rstrip()}\n{code}"]
 
 
 def _without_prose(code: str) -> str:

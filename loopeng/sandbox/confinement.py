@@ -1,12 +1,16 @@
 """What a process of generated code takes upon itself before that code is loaded, in every tier.
 
-- **Limits** of the system (rlimits): memory, processor time, size and number of files, no core dumps.
+- **Limits** of the system (rlimits): processor time, number of open files, nothing written to a file, no core dumps,
+  and memory where the system can.
+- **Rights** of the superuser (capabilities, Linux): all given up, for good.
 - **System calls** (seccomp, Linux on x86-64 and ARM-64): no new process or program, no signal to anybody, no network,
-  no looking into other processes, nothing that outlives the process. Threads are allowed.
-- **Files** (Landlock, Linux 5.13 and newer): reads Python's own library, writes in its own folder only; and the memory,
-  environment and descriptors of other processes cannot be read.
+  no looking into other processes, no file made or deleted, no limit changed, nothing that outlives the process. Threads
+  are allowed. What is newer than this list does not exist.
+- **Files** (Landlock, Linux 5.13 and newer): reads Python's own library, writes nowhere; and the memory, environment
+  and descriptors of other processes cannot be read. Without this, code that means harm can read the tests: what it
+  passes proves nothing.
 
-Where one of the last two is missing, what is returned lacks its name, and the tier says what that means. Loaded into
+Where one of these is missing, what is returned lacks its name, and the tier says what that means. Loaded into
 the candidate's interpreter; imports what it needs inside.
 """
 
@@ -18,49 +22,65 @@ from typing import Any
 
 __all__ = ["confine", "syscall_filter"]
 
+_IS_LINUX = sys.platform == "linux"
+_Instruction = tuple[int, int, int, int]  # operation, jump if so, jump if not, value
+_LOAD, _EQUAL, _AT_LEAST, _BITS = 0x20, 0x15, 0x35, 0x45
+_ALLOW: _Instruction = (0x06, 0, 0, 0x7FFF0000)
+_REFUSE: _Instruction = (0x06, 0, 0, 0x00050000 | 1)  # EPERM
+_UNKNOWN: _Instruction = (0x06, 0, 0, 0x00050000 | 38)  # ENOSYS
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # audit architecture, column of the table
-_EPERM, _ENOSYS = 1, 38
 _CLONE_THREAD = 0x00010000
 # Refused system calls: numbers on x86-64 and ARM-64, None where there is none.
 _REFUSED: tuple[tuple[int | None, int | None], ...] = (
     *((57, None), (58, None), (59, 221), (322, 281)),  # fork, vfork, execve, execveat
     *((62, 129), (200, 130), (234, 131), (129, 138), (297, 240), (424, 424), (434, 434), (438, 438)),  # signals, pidfd
+    *((222, 107),),  # timers that send any signal
     *((101, 117), (310, 270), (311, 271), (312, 272)),  # ptrace, process_vm_readv and writev, kcmp
     *((41, 198), (42, 203), (44, 206), (46, 211), (307, 269), (425, 425)),  # socket, connect, send*, io_uring
-    *((112, 157), (109, 154), (141, 140), (203, 122), (251, 30), (144, 119)),  # setsid, setpgid, priorities
+    *((112, 157), (109, 154), (141, 140), (203, 122), (251, 30), (144, 119), (160, 164)),  # setsid, priorities, limits
     *((29, 194), (68, 186), (64, 190), (240, 180)),  # System V and POSIX message objects outlive a process
-    *((272, 97), (308, 268), (165, 40), (166, 39), (161, 51), (155, 41), (429, 429), (430, 430)),  # namespaces, mounts
+    *((272, 97), (308, 268), (165, 40), (166, 39), (161, 51), (155, 41)),  # namespaces, mounts
+    *((428, 428), (429, 429), (430, 430), (442, 442)),  # newer ways to mount
+    *((83, None), (258, 34), (133, None), (259, 33), (88, None), (266, 36), (86, None), (265, 37)),  # folders, links
+    *((82, None), (264, 38), (316, 276), (84, None), (87, None), (263, 35), (76, 45)),  # rename, delete, truncate
     *((90, None), (91, 52), (268, 53), (452, 452), (92, None), (93, 55), (94, None), (260, 54)),  # modes and owners
     *((132, None), (235, None), (261, None), (280, 88)),  # times of files
     *((188, 5), (189, 6), (190, 7), (197, 14), (198, 15), (199, 16)),  # extended attributes
     *((248, 217), (249, 218), (250, 219), (321, 280), (298, 241), (323, 282)),  # keys, bpf, perf, userfaultfd
     *((303, 264), (304, 265), (175, 105), (313, 273), (176, 106), (246, 104), (169, 142)),  # handles, modules, reboot
-    *((164, 170), (227, 112), (170, 161), (171, 162), (167, 224), (168, 225)),  # clocks, names, swap
+    *((164, 170), (227, 112), (159, 171), (305, 266), (170, 161), (171, 162), (167, 224), (168, 225)),  # clocks, swap
 )
-_CLONE, _CLONE3, _FCNTL, _PRLIMIT = (56, 220), (435, 435), (72, 25), (302, 261)
+_FIRST_UNKNOWN = 453  # the numbers from here on are newer than the table; the second convention of x86 is far above
+_CLONE, _CLONE3, _FCNTL, _PRLIMIT, _IOCTL, _PRCTL = (56, 220), (435, 435), (72, 25), (302, 261), (16, 29), (157, 167)
 _SIGNALLING = (8, 15, 10)  # F_SETOWN, F_SETOWN_EX, F_SETSIG: a descriptor that sends signals
+_HARMLESS = (0x5401, 0x5413, 0x5450, 0x5451)  # TCGETS, TIOCGWINSZ, FIONCLEX, FIOCLEX: all that Python asks of ioctl
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
-def confine(memory_bytes: int, cpu_s: int, file_bytes: int, folder: str) -> list[str]:
-    """Give up everything a called function does not need. Returns what holds: limits, system calls, files."""
-    _limit(memory_bytes, cpu_s, file_bytes)
-    held = ["limits"]
-    if sys.platform == "linux":
-        held += _confine_linux(folder)
-    if "system calls" not in held:
+def confine(memory_bytes: int, cpu_s: int) -> list[str]:
+    """Give up everything a called function does not need. Returns what holds: limits, memory, files, system calls."""
+    libc = _without_rights() if _IS_LINUX else None
+    files = libc is not None and _restrict_files(libc)
+    memory = _limit(memory_bytes, cpu_s)
+    calls = libc is not None and _filter_calls(libc)
+    if not calls:
         _limit_processes()
-    return held
+    also = {"memory": memory, "files": files, "system calls": calls}
+    return ["limits", *(name for name, holds in also.items() if holds)]
 
 
-def _limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
+def _limit(memory_bytes: int, cpu_s: int) -> bool:
+    """Whether memory is limited too: macOS knows that limit and refuses to set it."""
     import resource
+
+    memory = True
 
     wanted = {
         "RLIMIT_CORE": (0, 0),
-        "RLIMIT_CPU": (cpu_s, cpu_s + 1),
-        "RLIMIT_FSIZE": (file_bytes, file_bytes),
+        "RLIMIT_CPU": (cpu_s, cpu_s * (1 + (os.cpu_count() or 1))),  # killed only if it lives on without a clock
         "RLIMIT_NOFILE": (64, 64),
         "RLIMIT_AS": (memory_bytes, memory_bytes),
+        "RLIMIT_FSIZE": (0, 0),  # last: from here on even a complaint has nowhere to go
     }
     for name, (soft, hard) in wanted.items():
         kind = getattr(resource, name)
@@ -69,8 +89,10 @@ def _limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
         try:
             resource.setrlimit(kind, bounds)
         except (OSError, ValueError):
-            if name != "RLIMIT_AS" or sys.platform == "linux":  # macOS knows the limit and refuses to set it
+            if name != "RLIMIT_AS" or _IS_LINUX:
                 raise
+            memory = False
+    return memory
 
 
 def _limit_processes() -> None:
@@ -80,24 +102,33 @@ def _limit_processes() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
-def _confine_linux(folder: str) -> list[str]:
+def _without_rights() -> Any:
+    """No right of the superuser any more: with them limits could be raised and devices made. The C library, or None."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(38, 1, 0, 0, 0):  # PR_SET_NO_NEW_PRIVS
-        return []
-    held = ["files"] if _restrict_files(libc, folder) else []
+        return None
+    third_version_of_self = int.to_bytes(0x20080522, 4, sys.byteorder) + bytes(4)
+    if libc.capset(third_version_of_self, bytes(24)):
+        raise OSError(ctypes.get_errno(), "the rights of the superuser cannot be given up")
+    libc.prctl(_DEATH_SIGNAL, 9, 0, 0, 0)  # SIGKILL when whatever started this process is gone
+    return libc
+
+
+def _filter_calls(libc: Any) -> bool:
+    import ctypes
+
     program = syscall_filter(os.uname().machine)
     if program is None:
-        return held
+        return False
     instructions = ctypes.create_string_buffer(program, len(program))
 
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
     argument = Program(len(program) // 8, ctypes.addressof(instructions))
-    done = libc.prctl(22, 2, ctypes.byref(argument), 0, 0)  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-    return [*held, "system calls"] if done == 0 else held
+    return bool(libc.prctl(22, 2, ctypes.byref(argument), 0, 0) == 0)  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 
 
 def syscall_filter(machine: str) -> bytes | None:
@@ -105,35 +136,44 @@ def syscall_filter(machine: str) -> bytes | None:
     if machine not in _MACHINES:
         return None
     architecture, column = _MACHINES[machine]
-    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, refuse, unknown = 0x7FFF0000, 0x00050000 | _EPERM, 0x00050000 | _ENOSYS
-    number_at, architecture_at, first, second = 0, 4, 16, 24  # in struct seccomp_data, low halves of the arguments
-
-    code: list[tuple[int, int, int, int]] = [
-        (load, 0, 0, architecture_at),
-        (equal, 1, 0, architecture),
-        (give, 0, 0, refuse),
-        (load, 0, 0, number_at),
-    ]
-    code += [(at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]  # the second calling convention of x86
-    code += [(equal, 0, 1, _CLONE3[column]), (give, 0, 0, unknown)]  # then threads are made with clone
+    code = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), _REFUSE, (_LOAD, 0, 0, 0)]
+    code += [(_AT_LEAST, 0, 1, _FIRST_UNKNOWN), _UNKNOWN]
+    code += [(_EQUAL, 0, 1, _CLONE3[column]), _UNKNOWN]  # then threads are made with clone
     for each in _REFUSED:
         if (number := each[column]) is not None:
-            code += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-    code += [(equal, 0, 4, _CLONE[column]), (load, 0, 0, first), (bits, 1, 0, _CLONE_THREAD)]
-    code += [(give, 0, 0, refuse), (give, 0, 0, allow)]
-    code += [(equal, 0, 4, _PRLIMIT[column]), (load, 0, 0, first), (equal, 1, 0, 0)]
-    code += [(give, 0, 0, refuse), (give, 0, 0, allow)]
-    code += [(equal, 0, 6, _FCNTL[column]), (load, 0, 0, second)]
-    code += [(equal, 3 - index, 0, command) for index, command in enumerate(_SIGNALLING)]
-    code += [(give, 0, 0, allow), (give, 0, 0, refuse)]
-    code.append((give, 0, 0, allow))
+            code += [(_EQUAL, 0, 1, number), _REFUSE]
+    only_threads = [(_LOAD, 0, 0, _argument(0)), (_BITS, 1, 0, _CLONE_THREAD), _REFUSE, _ALLOW]
+    only_own_limits = [
+        *((_LOAD, 0, 0, _argument(0)), (_EQUAL, 0, 4, 0)),  # of itself
+        *((_LOAD, 0, 0, _argument(2)), (_EQUAL, 0, 2, 0)),  # and nothing new: both halves of a pointer to nowhere
+        *((_LOAD, 0, 0, _argument(2) + 4), (_EQUAL, 1, 0, 0)),
+        *(_REFUSE, _ALLOW),
+    ]
+    for numbers, block in (
+        (_CLONE, only_threads),
+        (_PRLIMIT, only_own_limits),
+        (_FCNTL, _if_among(1, _SIGNALLING, _REFUSE, _ALLOW)),
+        (_IOCTL, _if_among(1, _HARMLESS, _ALLOW, _REFUSE)),
+        (_PRCTL, _if_among(0, (_DEATH_SIGNAL,), _REFUSE, _ALLOW)),
+    ):
+        code += [(_EQUAL, 0, len(block), numbers[column]), *block]
+    code.append(_ALLOW)
     pack = int.to_bytes
     return b"".join(pack(op, 2, "little") + bytes((yes, no)) + pack(k, 4, "little") for op, yes, no, k in code)
 
 
-def _restrict_files(libc: Any, folder: str) -> bool:
-    """Landlock: everything about files is refused but reading Python's library and using ``folder``."""
+def _argument(index: int) -> int:
+    """Where the low half of an argument stands."""
+    return 16 + 8 * index
+
+
+def _if_among(index: int, values: tuple[int, ...], then: _Instruction, otherwise: _Instruction) -> list[_Instruction]:
+    tests = [(_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
+    return [(_LOAD, 0, 0, _argument(index)), *tests, otherwise, then]
+
+
+def _restrict_files(libc: Any) -> bool:
+    """Landlock: everything about files is refused but reading Python's library."""
     import ctypes
 
     create, add, restrict = 444, 445, 446
@@ -145,7 +185,7 @@ def _restrict_files(libc: Any, folder: str) -> bool:
     if ruleset < 0:
         return False
     read, of_a_file = 0b1100, 0b110 | (1 << 14 & handled)
-    for path, access in [(folder, handled), ("/dev/null", of_a_file), *((path, read) for path in _readable())]:
+    for path, access in [("/dev/null", of_a_file), *((path, read) for path in _readable())]:
         try:
             beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:

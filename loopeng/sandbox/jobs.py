@@ -31,7 +31,6 @@ class Limits:
     timeout_s: float = 5.0
     total_s: float = 30.0
     memory_mb: int = 512
-    file_mb: int = 1
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,16 @@ class SandboxJob:
     code: str
     plan: TestPlan
     prompt: str = ""
-    examples: tuple[TestStep, ...] = ()  # run first; they do not count
     limits: Limits = Limits()
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """How one test ended. ``called`` and ``got`` are its last call and the value returned, as texts."""
+    """How one test ended. ``called`` and ``got`` are its last call and the value returned, as texts.
+
+    ``error_type`` is the built-in exception nearest to the one raised. What was returned may be what another test of
+    the same run passed in.
+    """
 
     step: TestStep
     outcome: Outcome
@@ -66,14 +68,13 @@ class SandboxReport:
 
     tier: str
     tests: tuple[StepReport, ...]
-    examples: tuple[StepReport, ...] = ()
     loading: Outcome | None = None
     detail: str = ""  # of loading: the syntax error, the missing name, the type of the exception
-    held: tuple[str, ...] = field(default=())  # what the candidate's process gave up: limits, files, system calls
+    held: tuple[str, ...] = field(default=())  # what its process gave up: limits, memory, ...
 
     @property
     def num_passed(self) -> int:
-        """Tests passed, examples not counted."""
+        """Tests passed."""
         return sum(test.passed for test in self.tests)
 
     @property

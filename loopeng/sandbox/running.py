@@ -17,18 +17,21 @@ from typing import Any, cast
 
 from loopeng.errors import SandboxError
 from loopeng.sandbox.channel import ClosedError, receive, send
-from loopeng.sandbox.ending import end_process
+from loopeng.sandbox.ending import end_process, exit_status, remove_folder
 from loopeng.sandbox.jobs import Outcome, SandboxJob, SandboxReport, StepReport
-from loopeng.sandbox.literals import decode, encode
-from loopeng.sandbox.planning import TestStep
+from loopeng.sandbox.literals import MAX_CHARS, TooLargeError, decode, encode
 from loopeng.sandbox.programs import CLEAN_ENVIRONMENT, TRUSTED, program
 from loopeng.sandbox.tiers import DEFAULT_IMAGE, Place, Tier
 
 __all__ = ["MAX_SIDE_BY_SIDE", "run_many", "run_tests"]
 
-MAX_SIDE_BY_SIDE = 2 * (os.cpu_count() or 1)  # starting a process is half waiting
+_CPUS = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+MAX_SIDE_BY_SIDE = min(2 * _CPUS, 32)  # starting a process is half waiting
 _TURN = threading.BoundedSemaphore(MAX_SIDE_BY_SIDE)
 _GRACE_S = 1.0  # for a test's own work after its candidate's last moment
+_CLOSING_S = 1.0  # from the end of the candidate to that of the sandbox around it
+_SETUP_S = 30.0  # for the tests' own preparation, before the candidate's clock runs
+_MAX_CODE = MAX_CHARS // 2  # as literals; the prompt travels with it
 _NOT_RUN: frozenset[Outcome] = frozenset({"timeout", "exit", "protocol"})
 
 
@@ -38,17 +41,33 @@ def run_tests(job: SandboxJob, tier: Tier, *, image: str = DEFAULT_IMAGE) -> San
     Raises SandboxError where the sandbox cannot be started or died, ValueError where the tests themselves are broken.
     Nothing is left behind: no process, no file.
     """
-    with _TURN, tempfile.TemporaryDirectory(prefix="loopeng-", ignore_cleanup_errors=True) as folder:
-        place = Place(f"loopeng-{uuid.uuid4().hex}", os.path.realpath(folder), image)
+    if _is_too_large(job.code):
+        return SandboxReport(tier.name, (), loading="too large")
+    with _TURN, _own_folder() as folder:
+        place = Place(f"loopeng-{uuid.uuid4().hex}", folder, image)
         with _candidate(job, tier, place) as (channel, process, held):
             report = _Reports(job, tier.name, held)
-            try:
-                _run_trusted(job, channel, report)
-            finally:
-                returncode = process.poll()
-            if returncode is not None and tier.died(returncode):
-                raise SandboxError(f"the sandbox ({tier.name}) died with status {returncode} while tests ran")
+            _run_trusted(job, channel, report)
+            status = exit_status(process, _CLOSING_S if report.has_ended else 0.0)
+            if status is not None and tier.died(status, held):
+                raise SandboxError(f"the sandbox ({tier.name}) died with status {status} while tests ran")
             return report.made()
+
+
+@contextmanager
+def _own_folder() -> Iterator[str]:
+    folder = os.path.realpath(tempfile.mkdtemp(prefix="loopeng-"))
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def _is_too_large(code: str) -> bool:
+    try:
+        return len(encode(code, _MAX_CODE)) > _MAX_CODE
+    except TooLargeError:
+        return True
 
 
 def run_many(jobs: Sequence[SandboxJob], tier: Tier, *, image: str = DEFAULT_IMAGE) -> list[SandboxReport]:
@@ -80,10 +99,10 @@ def _candidate(
         try:
             held = _handshake(job, tier, place, ours)
             if held is None:
-                process.wait()
+                status = exit_status(process, _CLOSING_S)
                 complaints.seek(0)
                 words = complaints.read().decode(errors="replace").strip()[-500:]
-                raise SandboxError(f"the sandbox ({tier.name}) did not start: {words or process.returncode}")
+                raise SandboxError(f"the sandbox ({tier.name}) did not start: {words or status}")
             yield ours, process, held
         finally:
             end_process(process, place.name)
@@ -98,13 +117,15 @@ def _handshake(job: SandboxJob, tier: Tier, place: Place, channel: socket.socket
         "folder": tier.folder(place),
         "memory_bytes": limits.memory_mb << 20,
         "cpu_s": int(limits.total_s) + 2,
-        "file_bytes": limits.file_mb << 20,
     }
+    message = encode(order)
     try:
-        send(channel.fileno(), encode(order))
+        send(channel.fileno(), message)
         word, held = decode(receive(channel.fileno(), time.monotonic() + tier.start_s))
     except ClosedError:
         return None
+    except ValueError:
+        raise SandboxError(f"the sandbox ({tier.name}) printed something before it was ready") from None
     except TimeoutError:
         raise SandboxError(f"the sandbox ({tier.name}) was not ready after {tier.start_s:g} s") from None
     return tuple(held) if word == "ready" else None
@@ -115,7 +136,6 @@ class _Reports:
 
     def __init__(self, job: SandboxJob, tier: str, held: tuple[str, ...]) -> None:
         self.job, self.tier, self.held = job, tier, held
-        self.steps: tuple[TestStep, ...] = (*job.examples, *job.plan.steps)
         self.done: list[StepReport] = []
         self.loading: Outcome | None = None
         self.detail = ""
@@ -129,20 +149,24 @@ class _Reports:
         if kind == "load" and rest[0] != "loaded":
             self.loading, self.detail = rest[0], rest[1]
         elif kind == "step":
-            self.done.append(StepReport(self.steps[len(self.done)], *rest))
+            self.done.append(StepReport(self.job.plan.steps[len(self.done)], *rest))
         elif kind == "done":
             self.finished = True
             if self.loading is None and rest[0] == 0:
                 raise ValueError("the tests never call the candidate's function")
 
+    @property
+    def has_ended(self) -> bool:
+        """The candidate's process closed the channel."""
+        return "exit" in (self.loading, *(step.outcome for step in self.done[-1:]))
+
     def made(self) -> SandboxReport:
         """Steps that did not run share the fate of the one that ended the run."""
         last = self.done[-1].outcome if self.done else "timeout"
         fate: Outcome = last if last in _NOT_RUN else "timeout"
-        missing = [StepReport(step, fate) for step in self.steps[len(self.done) :]]
-        all_steps = tuple(self.done + missing) if self.loading is None else ()
-        split = len(self.job.examples) if all_steps else 0
-        return SandboxReport(self.tier, all_steps[split:], all_steps[:split], self.loading, self.detail, self.held)
+        missing = [StepReport(step, fate) for step in self.job.plan.steps[len(self.done) :]]
+        tests = tuple(self.done + missing) if self.loading is None else ()
+        return SandboxReport(self.tier, tests, self.loading, self.detail, self.held)
 
 
 def _run_trusted(job: SandboxJob, channel: socket.socket, report: _Reports) -> None:
@@ -153,7 +177,8 @@ def _run_trusted(job: SandboxJob, channel: socket.socket, report: _Reports) -> N
         "timeout_s": limits.timeout_s,
         "names": dict(plan.names),
         "setup": plan.setup,
-        "steps": [step.source for step in report.steps],
+        "steps": [step.source for step in plan.steps],
+        "hide": sys.platform == "linux" and "files" not in report.held,
     }
     process = subprocess.Popen(
         [sys.executable, "-P", "-s", "-B", "-X", "utf8", "-c", program(TRUSTED)],
@@ -165,9 +190,10 @@ def _run_trusted(job: SandboxJob, channel: socket.socket, report: _Reports) -> N
         start_new_session=True,
     )
     reads, writes = cast(Any, process.stdout).fileno(), cast(Any, process.stdin).fileno()
-    end = time.monotonic() + limits.total_s
     try:
         send(writes, encode(order))
+        _take_ready(report, reads)
+        end = time.monotonic() + limits.total_s
         while not report.finished:
             patience = time.monotonic() + limits.timeout_s + _GRACE_S
             report.take(decode(receive(reads, min(end, patience))))
@@ -180,3 +206,10 @@ def _run_trusted(job: SandboxJob, channel: socket.socket, report: _Reports) -> N
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def _take_ready(report: _Reports, reads: int) -> None:
+    try:
+        report.take(decode(receive(reads, time.monotonic() + _SETUP_S)))
+    except TimeoutError:
+        raise ValueError(f"the tests' setup took more than {_SETUP_S:g} s") from None

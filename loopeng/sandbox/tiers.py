@@ -7,7 +7,7 @@ container  network, files, processes, memory   a hole in the kernel or the conta
 bubblewrap network, files, processes, memory   a hole in the kernel
 subprocess memory, time, its own process group  on Linux 5.13 and newer (x86-64, ARM-64) a filter of system calls and
                                                Landlock hold processes, network and files too; elsewhere the code
-                                               can read and change what you can, and use the network
+                                               can read and change what you can, use the network, and read the tests
 ========== =================================== ====================================================================
 
 In every tier the process also takes the limits of ``confinement`` upon itself. No tier is proof against an attacker
@@ -20,10 +20,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from typing import ClassVar, Literal
 
 from loopeng.errors import SandboxError
@@ -46,9 +47,12 @@ __all__ = [
 
 TierName = Literal["auto", "container", "bubblewrap", "subprocess"]
 _PYTHON = ("-P", "-s", "-S", "-B", "-X", "utf8", "-c")
-_PROBE_S = 20
+_ENGINES = ("docker", "podman")
+_PROBE_S, _RECHECK_S = 20, 30.0
+_SIGKILL = 9
+_BESIDES_S = 120  # beside the tests: to start, and for their setup; then a container without its client ends
 DEFAULT_IMAGE = "python:3.12-slim"
-_INSIDE = "/tmp"  # the only folder a container or bubblewrap can write
+_INSIDE = "/tmp"  # the only folder that is not read-only in a container or bubblewrap, where Landlock is missing
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,15 @@ class Tier(ABC):
         return {**CLEAN_ENVIRONMENT, VARIABLE: place.name}
 
     def folder(self, place: Place) -> str:
-        """The folder the code may write in, as it sees it."""
+        """The folder the code stands in, as it sees it."""
         return _INSIDE
 
-    def died(self, returncode: int) -> bool:
-        """Whether the sandbox itself, not the code in it, ended so."""
-        return False
+    def died(self, returncode: int, held: Sequence[str]) -> bool:
+        """Whether the sandbox itself, not the code in it, ended so, after it was ready.
+
+        Here for those with a process around the code's own: the code cannot reach it, and chooses any other status.
+        """
+        return returncode < 0
 
     def stop(self, place: Place) -> None:  # noqa: B027  most leave nothing over
         """End what killing the process group leaves over."""
@@ -99,7 +106,7 @@ class Container(Tier):
     holds = "no network, read-only files, no rights, limits on memory, processes and processor"
 
     def unavailable(self, image: str = DEFAULT_IMAGE) -> str | None:
-        return _engine_problem() or _image_problem(image)
+        return _no_engine() or _image_problem(image)
 
     def command(self, limits: Limits, place: Place) -> list[str]:
         memory = f"{limits.memory_mb + 64}m"
@@ -117,21 +124,19 @@ class Container(Tier):
             "--workdir": _INSIDE,
             "--ulimit": "nofile=64:64",
             "--pull": "never",
+            "--log-driver": "none",
         }
         flat = [word for pair in options.items() for word in pair] + ["--ulimit", "nproc=1024:1024"]
-        variables = [word for name, value in CLEAN_ENVIRONMENT.items() for word in ("--env", f"{name}={value}")]
-        python = ["python", *_PYTHON, program(WORKER)]
-        return [*_client(), "run", "--rm", "-i", "--read-only", *flat, *variables[:4], place.image, *python]
+        told = {name: CLEAN_ENVIRONMENT[name] for name in ("PYTHONHASHSEED", "LANG")}
+        variables = [word for name, value in told.items() for word in ("--env", f"{name}={value}")]
+        python = ["timeout", "-s", "KILL", str(int(limits.total_s) + _BESIDES_S), "python", *_PYTHON, program(WORKER)]
+        return [*_client(), "run", "--rm", "-i", "--read-only", *flat, *variables, place.image, *python]
 
     def environment(self, place: Place) -> Mapping[str, str]:
         return os.environ  # of the engine's client; the code sees none of it
 
-    def died(self, returncode: int) -> bool:
-        return returncode < 0 or returncode == 125  # what engines say when they could not run it
-
     def stop(self, place: Place) -> None:
-        for order in (["kill", place.name], ["rm", "--force", place.name]):
-            _problem_of([*_client(), *order])
+        _problem_of([*_client(), "rm", "--force", place.name])
 
 
 class Bubblewrap(Tier):
@@ -145,9 +150,6 @@ class Bubblewrap(Tier):
 
     def command(self, limits: Limits, place: Place) -> list[str]:
         return [*_bubblewrap(), BASE_PYTHON, *_PYTHON, program(WORKER)]
-
-    def died(self, returncode: int) -> bool:
-        return returncode < 0  # the code cannot reach bwrap; its own death by a signal is 128 and more
 
 
 class Subprocess(Tier):
@@ -164,6 +166,10 @@ class Subprocess(Tier):
 
     def folder(self, place: Place) -> str:
         return place.folder
+
+    def died(self, returncode: int, held: Sequence[str]) -> bool:
+        """Code whose system calls are filtered cannot kill: then it was the system, for want of memory."""
+        return returncode == -_SIGKILL and "system calls" in held
 
 
 TIERS: dict[str, Tier] = {tier.name: tier for tier in (Container(), Bubblewrap(), Subprocess())}
@@ -205,25 +211,39 @@ def _needs_consent() -> str:
     )
 
 
-@cache
+def _remembered(probe: Callable[..., str | None]) -> Callable[..., str | None]:
+    """A probe that asks again for good reason alone: what works does so from then on, a problem may soon be gone."""
+    known: dict[tuple[str, ...], tuple[str | None, float]] = {}
+
+    @wraps(probe)
+    def ask(*args: str) -> str | None:
+        problem, until = known.get(args, (None, 0.0))
+        if time.monotonic() >= until:
+            problem = probe(*args)
+            known[args] = (problem, time.monotonic() + _RECHECK_S if problem else float("inf"))
+        return problem
+
+    return ask
+
+
 def _engine() -> str | None:
     """The container engine that answers."""
-    return next(
-        (name for name in ("docker", "podman") if shutil.which(name) and _problem_of([name, "info"]) is None), None
-    )
+    return next((name for name in _ENGINES if _engine_problem(name) is None), None)
 
 
-@cache
-def _engine_problem() -> str | None:
-    if _engine() is not None:
-        return None
-    installed = [name for name in ("docker", "podman") if shutil.which(name)]
-    if not installed:
-        return "neither docker nor podman is installed"
-    return "; ".join(f"{name} does not answer: {_problem_of([name, 'info'])}" for name in installed)
+@_remembered
+def _engine_problem(name: str) -> str | None:
+    if shutil.which(name) is None:
+        return f"{name} is not installed"
+    problem = _problem_of([name, "info"])
+    return problem and f"{name} does not answer: {problem}"
 
 
-@cache
+def _no_engine() -> str | None:
+    return None if _engine() else "; ".join(filter(None, map(_engine_problem, _ENGINES)))
+
+
+@_remembered
 def _image_problem(image: str) -> str | None:
     missing = _problem_of([*_client(), "image", "inspect", image])
     return f"there is no image {image!r} on this machine: {' '.join(_client())} pull {image}" if missing else None
@@ -233,7 +253,7 @@ def _client() -> tuple[str]:
     return (_engine() or "docker",)
 
 
-@cache
+@_remembered
 def _bubblewrap_problem() -> str | None:
     if shutil.which("bwrap") is None:
         return "bwrap is not installed"

@@ -15,9 +15,11 @@ from loopeng.sandbox.literals import PlainValueError, TooLargeError, decode, enc
 
 __all__ = ["CandidateError", "main"]
 
+_MEMORY_BYTES = 8 << 30
 _SHOWN = 200  # characters of a call or value in a report
-_LOAD_OUTCOMES = ("loaded", "syntax", "missing", "raised", "memory")
-_CALL_OUTCOMES = ("value", "not plain", "too large", "raised", "memory")
+_Shapes = dict[str, tuple[type, ...]]
+_LOAD_SHAPES: _Shapes = {"loaded": (), "syntax": (str,), "missing": (str,), "raised": (list, str), "memory": ()}
+_CALL_SHAPES: _Shapes = {"value": (object,), "not plain": (str,), "too large": (), "raised": (list, str), "memory": ()}
 
 
 class CandidateError(Exception):
@@ -57,25 +59,25 @@ class _Link:
         self.num_calls += 1
         self.called = _shown_call(name, args, kwargs)
         self.got = ""
-        outcome, *rest = self.ask(_CALL_OUTCOMES, f"'call', {request[1:-1]}")
+        outcome, *rest = self.ask(_CALL_SHAPES, f"'call', {request[1:-1]}")
         if outcome == "value":
             self.got = _shown(rest[0])
             return rest[0]
         if outcome == "raised":
-            self.error_type, kinds, message = str(rest[0]), rest[1], rest[2]
-            self.raised = _nearest(kinds)(message)
+            self.error_type = _built_in_name(rest[0])
+            self.raised = _nearest(rest[0])(rest[1])
             raise self.raised
-        self.outcome, self.error_type = outcome, str(rest[0]) if rest else ""
+        self.outcome = outcome
         raise _Stopped
 
-    def ask(self, outcomes: tuple[str, ...], request: str) -> Any:
-        """One request and its reply, which must carry the request's own token."""
+    def ask(self, shapes: _Shapes, request: str) -> Any:
+        """One request and its reply, which must carry the request's own token and be of one of the shapes."""
         if self.broken is None:
             token = os.urandom(16).hex()
             try:
                 send(self.descriptor, f"({token!r}, {request})")
                 reply = decode(receive(self.descriptor, self.deadline))
-                if type(reply) is tuple and len(reply) > 1 and reply[0] == token and reply[1] in outcomes:
+                if type(reply) is tuple and reply[:1] == (token,) and _fits(reply[1:], shapes):
                     return reply[1:]
                 self.broken = "protocol"
             except TimeoutError:
@@ -88,15 +90,31 @@ class _Link:
         raise _Stopped
 
 
-def _nearest(kinds: Any) -> type[Exception]:
-    for kind in kinds:
-        found = getattr(builtins, kind, None)
-        if isinstance(found, type) and issubclass(found, Exception) and found not in (Exception, UnicodeError):
+def _fits(reply: tuple[Any, ...], shapes: _Shapes) -> bool:
+    if not reply or type(reply[0]) is not str or reply[0] not in shapes:
+        return False
+    shape, rest = shapes[reply[0]], reply[1:]
+    return len(rest) == len(shape) and all(map(isinstance, rest, shape))
+
+
+_MANY_ARGUMENTS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, BaseExceptionGroup, ExceptionGroup)
+
+
+def _nearest(kinds: list[Any]) -> type[Exception]:
+    for found in _built_in(kinds):
+        if issubclass(found, Exception) and found not in (Exception, UnicodeError):
             return found if found not in _MANY_ARGUMENTS else ValueError
     return CandidateError
 
 
-_MANY_ARGUMENTS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError, BaseExceptionGroup, ExceptionGroup)
+def _built_in_name(kinds: list[Any]) -> str:
+    """Of the built-in exception nearest to the candidate's: a name of its own could carry what it was called with."""
+    return next((found.__name__ for found in _built_in(kinds)), "Exception")
+
+
+def _built_in(kinds: list[Any]) -> list[type[BaseException]]:
+    found = [getattr(builtins, kind, None) for kind in kinds if type(kind) is str]
+    return [each for each in found if isinstance(each, type) and issubclass(each, BaseException)]
 
 
 def _shown(value: Any) -> str:
@@ -119,6 +137,9 @@ def main() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     job = decode(receive(reads))
+    _limit_memory()
+    if job["hide"]:
+        _hide()
     link = _Link(job["descriptor"], job["timeout_s"])
     try:
         _run(job, link, writes)
@@ -127,34 +148,54 @@ def main() -> None:
     send(writes, encode(("done", link.num_calls)))
 
 
+def _limit_memory() -> None:
+    """What the candidate returned may be made into something large; then the test fails, and the machine does not."""
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, hard))
+    except (OSError, ValueError):
+        return  # macOS knows the limit and refuses to set it
+
+
+def _hide() -> None:
+    """Where Landlock is missing, other processes of the same user could write into what this one holds open."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
 def _run(job: dict[str, Any], link: _Link, writes: int) -> None:
     names: dict[str, str] = job["names"]
-    loaded = _load(link, list(dict.fromkeys(names.values())))
-    send(writes, encode(("load", *loaded)))
-    if loaded[0] != "loaded":
-        return
     if any("random" in text for text in (job["setup"], *job["steps"])):
         import random
 
         random.seed(0)  # the same cases each time
     scope = _scope(job["setup"], link, names)
-    for step in job["steps"]:
-        send(writes, encode(("step", *_step(step, scope, link))))
+    send(writes, encode(("ready",)))
+    link.begin()
+    loaded = _load(link, list(dict.fromkeys(names.values())))
+    send(writes, encode(("load", *loaded)))
+    if loaded[0] == "loaded":
+        for step in job["steps"]:
+            send(writes, encode(("step", *_step(step, scope, link))))
 
 
-def _load(link: _Link, names: list[str]) -> tuple[str, str, str]:
+def _load(link: _Link, names: list[str]) -> tuple[str, str]:
+    """How it ended, and more about it: the syntax error, the missing name, the type of the exception."""
     try:
-        outcome, *rest = link.ask(_LOAD_OUTCOMES, f"'load', {encode(names)}")
+        outcome, *rest = link.ask(_LOAD_SHAPES, f"'load', {encode(names)}")
     except _Stopped:
-        return (str(link.broken), "", "")
-    first = str(rest[0]) if rest else ""
-    message = rest[2] if outcome == "raised" and len(rest) > 2 else ""
-    return (outcome, first, message if type(message) is str else "")
+        return (str(link.broken), "")
+    if outcome == "raised":
+        return (outcome, _built_in_name(rest[0]))
+    return (outcome, rest[0][:_SHOWN] if rest else "")
 
 
 def _scope(setup: str, link: _Link, names: dict[str, str]) -> dict[str, Any]:
     """Names the tests see: their helpers, and the candidate's functions in place of any of that name."""
-    scope: dict[str, Any] = {"__name__": "tests"}
+    scope: dict[str, Any] = {"__name__": "tests", "CandidateError": CandidateError}
     try:
         exec(compile(setup, "<setup>", "exec", dont_inherit=True), scope)  # noqa: S102  the task's own
     except BaseException as error:  # noqa: BLE001
@@ -179,7 +220,7 @@ def _step(source: str, scope: dict[str, Any], link: _Link) -> tuple[str, str, st
     outcome = "passed"
     try:
         exec(compile(source, "<test>", "exec", dont_inherit=True), scope)  # noqa: S102
-    except (_BrokenTest, MemoryError):
+    except _BrokenTest:
         raise
     except BaseException as error:  # noqa: BLE001
         outcome = _failure(error, link)
@@ -194,7 +235,6 @@ def _failure(error: BaseException, link: _Link) -> str:
     link.error_type = ""
     if isinstance(error, _Stopped):
         return str(link.outcome)
-    own = isinstance(error, NameError | ImportError | SyntaxError | SystemExit | KeyboardInterrupt)
-    if own or link.num_calls == 0:
+    if isinstance(error, NameError | ImportError) or link.num_calls == 0:
         raise _BrokenTest(f"a test broke: {type(error).__name__}: {error}")
     return "assert"

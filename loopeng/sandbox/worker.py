@@ -7,6 +7,7 @@ may do to this interpreter whatever it likes.
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from loopeng.sandbox.assembling import assemble
@@ -24,10 +25,10 @@ def main() -> None:
     reads, writes = _private_channel()
     job = decode(receive(reads))
     os.chdir(job["folder"])
-    held = confine(job["memory_bytes"], job["cpu_s"], job["file_bytes"], job["folder"])
-    _silence()
+    held = confine(job["memory_bytes"], job["cpu_s"])
+    os.dup2(1, 2)
     send(writes, encode(("ready", held)))
-    namespace: dict[str, Any] = {"__name__": "candidate"}
+    namespace = _namespace()
     while True:
         token, action, *request = decode(receive(reads))
         reply = _load(namespace, job, *request) if action == "load" else _call(namespace, *request)
@@ -44,24 +45,28 @@ def _private_channel() -> tuple[int, int]:
     return reads, writes
 
 
-def _silence() -> None:
-    os.dup2(1, 2)
+def _namespace() -> dict[str, Any]:
+    """Of a module that can be found by its name, as dataclasses do."""
+    module = type(sys)("candidate")
+    sys.modules["candidate"] = module
+    return module.__dict__
 
 
 def _load(namespace: dict[str, Any], job: dict[str, Any], names: list[str]) -> str:
     try:
-        program = assemble(job["code"], job["prompt"], names[0])
-        compiled = compile(program, "<answer>", "exec", dont_inherit=True)
+        programs = assemble(job["code"], job["prompt"], names[0])
+        compiled = [compile(program, "<answer>", "exec", dont_inherit=True) for program in programs]
     except SyntaxError as error:
         return _reply("syntax", f"line {error.lineno}: {error.msg}"[:_MAX_MESSAGE])
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         return _reply("syntax", type(error).__name__)
     try:
-        if "random" in program:
+        if any("random" in program for program in programs):
             import random
 
             random.seed(0)
-        exec(compiled, namespace)  # noqa: S102  what the sandbox is for
+        for each in compiled:
+            exec(each, namespace)  # noqa: S102  what the sandbox is for
     except BaseException as error:  # noqa: BLE001  generated code may raise anything
         return _raised(error)
     missing = [name for name in names if not callable(namespace.get(name))]
@@ -91,4 +96,4 @@ def _raised(error: BaseException) -> str:
     except BaseException:  # noqa: BLE001
         message = ""
     kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
-    return _reply("raised", type(error).__name__[:100], kinds, message if type(message) is str else "")
+    return _reply("raised", kinds, message if type(message) is str else "")

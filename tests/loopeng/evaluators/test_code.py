@@ -8,10 +8,10 @@ import pytest
 
 from loopeng.errors import SandboxError
 from loopeng.evaluators import build_evaluators, run_evaluators
-from loopeng.evaluators.code_feedback import REMEDIES, category_of, reason_of
-from loopeng.evaluators.code_text import extract_code, shown_examples
+from loopeng.evaluators.code_feedback import REMEDIES, category_of, is_shown, reason_of
+from loopeng.evaluators.code_text import extract_code, looks_like_code, shown_examples
 from loopeng.patterns.fingerprint import fingerprint
-from loopeng.sandbox import SandboxReport, StepReport, TestStep, choose_tier
+from loopeng.sandbox import SandboxReport, StepReport, TestStep, choose_tier, plan_tests
 from loopeng.schema import EvalResult
 from tests.loopeng.evaluators.conftest import make_attempt, make_sample
 
@@ -65,6 +65,7 @@ def _needs_a_sandbox() -> None:
         ("def f(xs): return range(3)", "tests.return_type", 0, None),
         ("def f(xs):\n    while xs or not xs: pass", "tests.timeout", 0, None),
         ("def f(xs): return [0] * 10**10", "tests.memory", 0, None),
+        ("def f(xs): return 3\n#" + "x" * 600_000, "tests.too_long", 0, "The code is too long."),
     ],
 )
 def test_what_went_wrong_is_named_without_the_hidden_tests(
@@ -98,6 +99,77 @@ def test_assertions_shown_in_the_prompt_may_be_named() -> None:
     )
 
 
+SHOWN = "Write f. Your code should pass:\nassert f([1, 2]) == 3\n"
+
+
+def test_what_hidden_tests_passed_in_does_not_come_back_as_a_value() -> None:
+    """The code keeps all it was ever called with and returns it where the model would hear of it."""
+    keeper = "def f(xs, kept=[]):\n    kept.append(xs)\n    return kept"
+    assert judge(keeper, said=SHOWN).feedback == (
+        "This example failed: assert f([1, 2]) == 3. The code: f([1, 2]) returned [[1, 2]]. 2 of 2 hidden tests failed."
+    )
+    assert "This example failed: f([1, 2]) returned [[1, 2]], expected 3." in judge(keeper).feedback
+
+
+@pytest.mark.parametrize("name", ["type(repr(xs), (ValueError,), {})", "type('E' * 10**6, (ValueError,), {})"])
+def test_the_name_of_an_exception_carries_nothing(name: str) -> None:
+    result = judge(f"def f(xs):\n    raise {name}", said="Write f.")
+    assert result.feedback == "3 of 3 tests failed; the code raised ValueError."
+    assert result.reason == "3 of 3 tests failed; first: raised ValueError"
+
+
+def test_values_that_stand_beside_no_shown_call_are_not_told() -> None:
+    tests, code = "xs = [71]\nassert f(xs) == 3\nassert f([9]) == 0", "def f(xs): return xs"
+    told = judge(code, tests=tests, said="It must pass:\nassert f(xs) == 3").feedback
+    assert told == "2 of 2 tests failed."  # what xs is belongs to the test and is not shown
+    told = judge(code, tests=tests, said="It must pass:\nxs = [71]\nassert f(xs) == 3").feedback
+    assert told == "This example failed: assert f(xs) == 3. 1 of 1 hidden tests failed."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("assert f(2) == 4", True),
+        ("It must pass assert  f( 2 )==4, and more.", True),
+        ("assert f(2) == 4\nassert f(3) == 9", True),
+        ("assert f(2) == 4.", True),
+        ("assert f(2) == 42", False),
+        ("assert f(2) == 4.5", False),
+        ("assert f(12) == 4", False),
+    ],
+)
+def test_a_test_is_shown_where_it_stands_word_for_word(text: str, shown: bool) -> None:
+    (step,) = plan_tests("assert f(2) == 4").steps
+    assert is_shown(step, [text]) is shown
+
+
+def test_a_reason_names_no_hidden_test_but_people_find_it() -> None:
+    result = judge("def f(xs): return 3", said="Write f.")
+    assert result.reason == "2 of 3 tests failed; first: assert"
+    first = {"test": "assert f([7]) == 71", "outcome": "assert", "called": "f([7])", "got": "3"}
+    assert result.metadata["first_failed"] == first
+
+
+@pytest.mark.parametrize("trap", ["exit", "hang", "state"])
+def test_an_example_never_decides(trap: str) -> None:
+    """What the code does when it is shown an example must not reach the tests, which are run without it."""
+    does = {"exit": "import os; os._exit(0)", "hang": "while True: pass", "state": "kept.append(1)"}[trap]
+    code = (
+        f"kept = []\ndef f(xs):\n    if xs == [5]:\n        {does}\n    return 71 if xs == [7] else sum(xs) + len(kept)"
+    )
+    prompt = 'def f(xs):\n    """\n    >>> f([5])\n    5\n    """\n'
+    assert judge(code, said=prompt).passed
+    broken = judge(code.replace("71", "70"), said=prompt)
+    assert broken.feedback.startswith("This example failed: f([5]) ")
+    assert broken.feedback.endswith("1 of 3 hidden tests failed.") and broken.score == pytest.approx(2 / 3)
+
+
+def test_a_shown_test_that_fails_only_after_others_is_still_named() -> None:
+    code = "calls = []\ndef f(xs):\n    calls.append(xs)\n    return 71 if xs == [7] else sum(xs) + (len(calls) > 2)"
+    result = judge(code, said=SHOWN)
+    assert (result.passed, result.feedback) == (False, "This example failed: assert f([1, 2]) == 3.")
+
+
 def test_the_wrong_example_of_a_prompt_does_not_decide() -> None:
     prompt = 'def f(xs):\n    """\n    >>> f([1])\n    99\n    """\n'
     assert judge("def f(xs): return 71 if xs == [7] else sum(xs)", said=prompt).passed
@@ -122,6 +194,45 @@ def test_exceptions_reach_tests_that_expect_them() -> None:
     assert judge(own, tests=tests).passed
     assert not judge("def f(xs): raise KeyError('bad')", tests=tests).passed
     assert not judge("def f(xs): return 1", tests=tests).passed
+
+
+def test_an_exception_of_its_own_is_known_by_a_name_to_the_tests() -> None:
+    tests = "try:\n    f('x')\nexcept CandidateError:\n    pass\nelse:\n    assert False"
+    assert judge("class Bad(Exception): pass\ndef f(xs): raise Bad", tests=tests).passed
+    assert not judge("def f(xs): return 1", tests=tests).passed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "def f(xs): return '('",
+        "def f(xs): return 'x' * 10**5",
+        "def f(xs): raise type('MemoryError', (Exception,), {'__module__': 'builtins'})",
+        "def f(xs): raise type('E' * 10**6, (Exception,), {})",
+    ],
+)
+def test_no_answer_makes_an_error_of_its_failure(answer: str) -> None:
+    result = judge(answer, tests="import ast\nassert ast.literal_eval(f([7])) == 71")
+    assert (result.passed, result.error) == (False, None)
+
+
+WITH_DATACLASS = """\
+from __future__ import annotations
+from dataclasses import dataclass
+
+@dataclass
+class Pair:
+    left: list[int]
+    right: Pair | None = None
+
+def f(xs: list[int]) -> int:
+    return 71 if Pair(xs).left == [7] else sum(xs)
+"""
+
+
+def test_annotations_as_texts_and_dataclasses_are_no_obstacle() -> None:
+    assert judge(WITH_DATACLASS).passed
+    assert judge(WITH_DATACLASS, prompt="{{ prompt }}").passed
 
 
 def test_arguments_travel_by_value() -> None:
@@ -151,6 +262,20 @@ def test_of_several_blocks_the_one_that_defines_the_function_counts() -> None:
     )
     assert extract_code(text, "f") == "def f(x):\n    return 2\n"
     assert extract_code(text, "g") == "def f(x):\n    return 1\n\ndef f(x):\n    return 2\n"
+
+
+def test_blocks_that_define_what_the_last_one_needs_come_along() -> None:
+    helper, function = "import math\n\ndef half(x):\n    return math.floor(x / 2)\n", "def f(x):\n    return half(x)\n"
+    usage, other = "half = f(4)\nprint(half)\n", "def unused(x):\n    return x\n"
+    text = "".join(f"Text.\n```python\n{block}```\n" for block in (other, helper, function, usage))
+    assert extract_code(text, "f") == f"{helper}\n{function}"
+
+
+def test_long_texts_are_read_in_one_go() -> None:
+    """Each of these would take minutes if it was tried in more than one way."""
+    assert extract_code("```" + "a" * 200_000) == "```" + "a" * 200_000
+    assert not looks_like_code("\n" * 200_000)
+    assert shown_examples([">>>" + " " * 200_000 + "\n>>>"], "f") == []
 
 
 def test_only_plain_examples_of_the_function_are_taken() -> None:
@@ -196,8 +321,3 @@ def test_failures_of_different_samples_are_one_pattern(outcome: Any) -> None:
             told = SandboxReport("subprocess", (), loading=outcome, detail=function)
         prints.add(fingerprint("it", category_of(told), reason_of(told)))
     assert len(prints) == 1
-
-
-def test_the_reason_names_the_test_and_what_came_of_it() -> None:
-    told = report("assert", "assert f(2) == 3", got="4")
-    assert reason_of(told) == '1 of 2 tests failed; first (assert): "assert f(2) == 3", "got 4"'

@@ -50,6 +50,8 @@ _TEXTS = {
     "sys.exit(0)": "import sys\ndef f(n):\n    sys.exit(0)",
     "sys.exit(0) at import": "import sys\nsys.exit(0)\ndef f(n): return 0",
     "os._exit(0)": "import os\ndef f(n):\n    os._exit(0)",
+    "status of an engine that could not start": "import os\ndef f(n):\n    os._exit(125)",
+    "status of a killed process": "import os\ndef f(n):\n    os._exit(137)",
     "os._exit(0) at import": "import os\nos._exit(0)",
     "prints results": """
         import sys
@@ -348,6 +350,154 @@ _TEXTS = {
     """,
     "standard input": "import sys\ndef f(n):\n    return n * n if sys.stdin.read() else int(input())",
     "crash": "import ctypes\ndef f(n):\n    ctypes.string_at(0)",
+    "raises its limits": """
+        import resource
+        def f(n):
+            done = 0
+            for kind in range(16):
+                soft, hard = resource.getrlimit(kind)
+                for limits in ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), (hard, hard)):
+                    for change in (resource.setrlimit, lambda *what: resource.prlimit(0, *what)):
+                        try:
+                            change(kind, limits)
+                            done = n * n
+                        except (OSError, ValueError):
+                            pass
+            return done
+    """,
+    "has rights of the superuser": """
+        import ctypes
+        def f(n):
+            libc = ctypes.CDLL(None)
+            header, rights = ctypes.create_string_buffer(8), ctypes.create_string_buffer(24)
+            header.raw = (0x20080522).to_bytes(4, "little") + bytes(4)
+            libc.capget(header, rights)
+            return n * n if any(rights.raw) or libc.unshare(0x10000000) == 0 else 0
+    """,
+    "makes a device": """
+        import os, stat
+        def f(n):
+            for folder in (".", "/tmp", "/dev/shm"):
+                for major, minor in ((8, 0), (254, 0), (1, 1)):
+                    try:
+                        os.mknod(f"{folder}/disk", 0o600 | stat.S_IFBLK, os.makedev(major, minor))
+                        return n * n
+                    except OSError:
+                        pass
+            return 0
+    """,
+    "asks for signals to its parent": """
+        import fcntl, os
+        def f(n):
+            done = 0
+            for number in range(16):
+                for order in (0x8901, 0x8902):
+                    try:
+                        fcntl.ioctl(number, order, os.getppid().to_bytes(4, "little"))
+                        fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | os.O_ASYNC)
+                        done = n * n
+                    except OSError:
+                        pass
+            return done
+    """,
+    "changes what a file may be used for": """
+        import fcntl, os
+        def f(n):
+            for path in (os.__file__, "."):
+                try:
+                    number = os.open(path, os.O_RDONLY)
+                    flags = fcntl.ioctl(number, 0x80086601, bytes(8))
+                    fcntl.ioctl(number, 0x40086602, flags)
+                    return n * n
+                except OSError:
+                    pass
+            return 0
+    """,
+    "cuts a file": """
+        import os
+        def f(n):
+            for path in ("LOOT/../secret.txt", os.__file__):
+                try:
+                    os.truncate(path, os.stat(path).st_size)
+                    return n * n
+                except OSError:
+                    pass
+            return 0
+    """,
+    "calls that are newer than the filter": """
+        import ctypes
+        def f(n):
+            libc = ctypes.CDLL(None, use_errno=True)
+            for number in (453, 463, 466, 469, 1 << 30):
+                libc.syscall(number, -1, 0, 0, 0, 0, 0)
+                if ctypes.get_errno() != 38:
+                    return n * n
+            return 0
+    """,
+    "many files": """
+        def f(n):
+            made = 0
+            for number in range(1000):
+                try:
+                    open(f"file{number}", "w").close()
+                    made = n * n
+                except OSError:
+                    pass
+            return made
+    """,
+    "deep folders": """
+        import os
+        def f(n):
+            made = 0
+            for _ in range(3000):
+                try:
+                    os.mkdir("deeper")
+                    os.chdir("deeper")
+                    made = n * n
+                except OSError:
+                    pass
+            return made
+    """,
+    "files in memory": """
+        import os
+        def f(n):
+            try:
+                return n * n if os.write(os.memfd_create("big"), b"x" * 1000) else 0
+            except OSError:
+                return 0
+    """,
+    "timer that kills": """
+        import ctypes, os, time
+        def f(n):
+            libc = ctypes.CDLL(None)
+            event = (ctypes.c_int * 16)(0, 0, 9, 0)
+            clock = ctypes.c_void_p()
+            if libc.timer_create(1, event, ctypes.byref(clock)) == 0:
+                libc.timer_settime(clock, 0, (ctypes.c_long * 4)(0, 0, 0, 1000000), None)
+                time.sleep(1)
+            return 0
+    """,
+    "long name of an exception": "def f(n):\n    raise type('E' * 10 ** 6, (Exception,), {})",
+    "exception that carries what it was called with": "def f(n):\n    raise type(repr(n), (Exception,), {})",
+    "exception that looks like the system's own": """
+        def f(n):
+            raise type("MemoryError", (Exception,), {"__module__": "builtins"})
+    """,
+    "forged reply of no use": """
+        import os, sys
+        frame = sys._getframe()
+        while "token" not in frame.f_locals:
+            frame = frame.f_back
+        text = "('%s', 'raised', %s, 'x')" % (frame.f_locals["token"], hex(1 << 20000))
+        for number in range(3, 16):
+            try:
+                os.write(number, b"%08x" % len(text) + text.encode())
+            except OSError:
+                pass
+        def f(n):
+            return 0
+    """,
+    "huge program": "def f(n):\n    return 0\n# " + "x" * 1_200_000,
     "async function": "async def f(n):\n    return n * n",
     "generator": "def f(n):\n    yield n * n",
 }

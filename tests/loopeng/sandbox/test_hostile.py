@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import socket
@@ -39,7 +40,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip(str(error))
     plan = plan_tests(SQUARES)
     held = run_tests(SandboxJob("def f(n):\n    return n * n", plan), tier, image=IMAGE).held
-    if tier.name == "subprocess" and set(held) != {"limits", "files", "system calls"}:
+    if tier.name == "subprocess" and set(held) != {"limits", "memory", "files", "system calls"}:
         pytest.skip("this system cannot filter system calls: a fork bomb would be a real one")
     loot = tmp_path_factory.mktemp("loot") / "loot"
     loot.mkdir()
@@ -72,6 +73,15 @@ def test_nothing_is_left_behind(outcome: Outcome) -> None:
     assert list(outcome.loot.iterdir()) == []
     assert [place for place in PLACES if Path(place, "loopeng-was-here").exists()] == []
     assert outcome.heard == []
+    assert (outcome.loot.parent / "secret.txt").read_text(encoding="utf-8") == "treasure"
+
+
+def test_a_report_holds_no_name_that_the_code_made_up(outcome: Outcome) -> None:
+    steps = [step for report in outcome.reports.values() for step in report.tests]
+    names = {step.error_type for step in steps} | {
+        report.detail for report in outcome.reports.values() if report.loading == "raised"
+    }
+    assert all(issubclass(getattr(builtins, name), BaseException) for name in names - {""})
 
 
 def test_most_outcomes_are_what_they_should_be(outcome: Outcome) -> None:
@@ -97,6 +107,29 @@ def test_most_outcomes_are_what_they_should_be(outcome: Outcome) -> None:
         "assertion of its own": "raised",
         "reads the environment": "assert",
         "crash": "exit",
+        "fork bomb": "timeout",
+        "other program": "raised",
+        "network": "assert",
+        "writes files outside": "raised",
+        "symbolic link": "assert",
+        "deletes its folder": "raised",
+        "fills the disk": "raised",
+        "raises its limits": "assert",
+        "has rights of the superuser": "assert",
+        "makes a device": "assert",
+        "asks for signals to its parent": "assert",
+        "changes what a file may be used for": "assert",
+        "cuts a file": "assert",
+        "calls that are newer than the filter": "assert",
+        "many files": "assert",
+        "deep folders": "assert",
+        "files in memory": "assert",
+        "timer that kills": "assert",
+        "long name of an exception": "raised",
+        "exception that carries what it was called with": "raised",
+        "exception that looks like the system's own": "raised",
+        "forged reply of no use": "protocol",
+        "huge program": "too large",
         "generator": "not plain",
     }
     assert {name: got[name] for name in wanted} == wanted
