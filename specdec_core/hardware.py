@@ -177,9 +177,8 @@ def choose_numerics(
     row = find_row(device.type, isa, dtype)
     widest = width or row.width
     narrow_widths = tuple(narrow for narrow in row.narrow_widths if narrow < widest)
-    exactness = exactness or row.exactness
-    geometry = Geometry(exactness, widest, narrow_widths=narrow_widths)
-    if exactness == "bitwise":
+    geometry = Geometry(exactness or row.exactness, widest, narrow_widths=narrow_widths)
+    if geometry.exactness == "bitwise":
         geometry = replace(geometry, kv_block=BITWISE_KV_BLOCK)
     reasons.append(f"exactness {geometry.exactness}" + (": as asked" if exactness else f": {row.reason}"))
     reasons.append(f"width {geometry.width}: " + ("as asked" if width else f"the table's for {device.type} {dtype}"))

@@ -58,6 +58,8 @@ def test_what_is_asked_for_overrides_the_row() -> None:
     assert numerics.dtype == torch.float64
     assert (numerics.geometry.exactness, numerics.geometry.width) == ("bitwise", 3)
     assert "exactness bitwise: as asked" in numerics.reasons
+    default = choose_numerics(CPU)
+    assert not any(reason.startswith("exactness") and reason.endswith("as asked") for reason in default.reasons)
     assert choose_numerics(CPU, dtype="float32", exactness="bitwise").geometry.width == 8
     assert choose_numerics(CPU, dtype="float32", width=3).geometry.widths == (3,)
     assert choose_numerics(CPU, dtype="float32").geometry.widths == (4, 8)
