@@ -41,10 +41,10 @@ class GateForecast:
 
 
 def forecast_gate(task: Task, last_run: LastRun | None) -> GateForecast | None:
-    """None where there is nothing to forecast: no gate samples, or no alpha left for them."""
+    """None where there is nothing to forecast: improvement is off, no gate samples, or no alpha left for them."""
     number = len(choose_samples(task, "gate"))
     look = last_run.next_look if last_run is not None else 1
-    if not number or look is None:
+    if not task.improve.enabled or not number or look is None:
         return None
     alpha = task.gate.alpha / (look * (look + 1))
     known = last_run.gate_rate if last_run is not None else None

@@ -214,6 +214,13 @@ def test_the_power_at_several_base_rates_before_the_first_run(shop: Shop, invoke
     assert not shop.db.parent.exists()
 
 
+def test_nothing_is_said_of_a_gate_where_improvement_is_off(shop: Shop, invoke: Invoke) -> None:
+    shop.change("run: {", "improve: {enabled: false}\nrun: {")
+    document = checked(invoke)
+    assert document["gate"] is None
+    assert not any("gate" in each["text"] for each in document["remarks"])
+
+
 def test_the_last_run_gives_base_rate_cost_and_the_next_look(ran: Shop, invoke: Invoke) -> None:
     from loopeng.store import LoopStore
 
