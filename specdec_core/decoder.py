@@ -103,7 +103,8 @@ def _prefill(generation: Generation) -> None:
 def _propose(generation: Generation) -> Draft:
     """A draft no longer than a pass can verify and the request can use."""
     remaining = generation.max_new_tokens - len(generation.generated_ids)
-    limit = min(generation.max_draft_tokens, generation.target.geometry.max_draft_tokens, remaining - 1)
+    room = generation.target.geometry.num_tokens_from(generation.target.cache_length)
+    limit = min(generation.max_draft_tokens, room - 1, remaining - 1)
     draft = generation.controller.propose(max(limit, 0))
     if not all(0 <= token_id < generation.target.vocab_size for token_id in draft.token_ids):
         name = generation.controller.drafter_name

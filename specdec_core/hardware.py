@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from specdec_core.errors import ModelLoadError, RequestError
-from specdec_core.models.base import BITWISE_KV_BLOCK, Exactness, Geometry
+from specdec_core.models.base import BITWISE_KV_BLOCK, CPU_KV_ZONES, Exactness, Geometry
 from specdec_core.models.linear import can_pack
 
 __all__ = [
@@ -179,7 +179,8 @@ def choose_numerics(
     narrow_widths = tuple(narrow for narrow in row.narrow_widths if narrow < widest)
     geometry = Geometry(exactness or row.exactness, widest, narrow_widths=narrow_widths)
     if geometry.exactness == "bitwise":
-        geometry = replace(geometry, kv_block=BITWISE_KV_BLOCK)
+        zones = CPU_KV_ZONES if device.type == "cpu" else None
+        geometry = replace(geometry, kv_block=BITWISE_KV_BLOCK, kv_zones=zones)
     reasons.append(f"exactness {geometry.exactness}" + (": as asked" if exactness else f": {row.reason}"))
     reasons.append(f"width {geometry.width}: " + ("as asked" if width else f"the table's for {device.type} {dtype}"))
     packed = row.packed and can_pack(device, _DTYPES[dtype])

@@ -164,6 +164,9 @@ def settle_exactness(target: LlamaTarget, *, asked: Exactness | None) -> tuple[L
     if target.geometry.exactness != "bitwise":
         return target, []
     variance = find_variance(target)
+    if variance is not None and target.geometry.kv_zones is not None:
+        target = target.with_geometry(replace(target.geometry, kv_zones=None))
+        variance = find_variance(target)
     if variance is None:
         return _with_agreeing_widths(target)
     if asked == "bitwise":
@@ -196,6 +199,7 @@ def _fingerprint(numerics: Numerics, geometry: Geometry, digest: str) -> Numeric
         width=geometry.width,
         chunk=geometry.chunk,
         kv_block=geometry.kv_block,
+        kv_zones=geometry.kv_zones,
         dtype=str(numerics.dtype).removeprefix("torch."),
         device=numerics.hardware,
         num_threads=torch.get_num_threads(),

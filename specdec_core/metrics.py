@@ -119,13 +119,14 @@ class NumericsFingerprint:
     torch_version: str
     weights_hash: str
     verification: str = "match"
+    kv_zones: tuple[int, int] | None = None
 
     @property
     def digest(self) -> str:
         """Sixteen hex digits that stand for the whole.
 
         >>> NumericsFingerprint("law", 16, 64, 64, "float32", "cpu:avx2", 2, "2.13.0", "abc").digest
-        '5211f2c3d2a09a23'
+        '23812cea50ebd481'
         """
         text = json.dumps({item.name: getattr(self, item.name) for item in fields(self)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -107,9 +107,10 @@ class ModelDrafter:
             return self._model.prefill(self._text)
         self._model.rollback(num_kept)
         del self._read[num_kept:]
-        pending, width = self._text[num_kept:], self._model.geometry.width
-        for start in range(0, len(pending), width):
-            logits = self._pass(pending[start : start + width])
+        while num_kept < len(self._text):
+            end = num_kept + self._model.geometry.num_tokens_from(num_kept)
+            logits = self._pass(self._text[num_kept:end])
+            num_kept = end
         return logits
 
     def _pass(self, token_ids: Sequence[int]) -> Tensor:

@@ -110,7 +110,7 @@ class LlamaTarget:
 
     def decode_extent(self, start: int, num_rows: int) -> int:
         """Slots that a decode pass attends over."""
-        return round_up(start + num_rows, self._geometry.kv_block)
+        return self._geometry.decode_extent(start, num_rows)
 
     def prefill_extent(self, start: int, num_rows: int) -> int:
         """Slots that a prefill pass attends over."""

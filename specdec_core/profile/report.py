@@ -66,6 +66,7 @@ def _geometry(profile: ModelProfile) -> dict[str, Any]:
         "widths": list(geometry.widths) if geometry.exactness == "bitwise" else [geometry.width],
         "chunk": geometry.chunk,
         "kv_block": geometry.kv_block,
+        "kv_zones": geometry.kv_zones,
         "self_test": tested[0] if tested else "self-test not run: exactness law promises no bits",
         "reasons": [reason for reason in reasons if reason not in tested],
     }

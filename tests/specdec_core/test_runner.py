@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specdec_core.errors import CacheRollbackError, ContextOverflowError, RequestError, VocabularyMismatchError
-from specdec_core.models.base import TargetModel
+from specdec_core.models.base import Geometry, TargetModel
 from specdec_core.models.runner import LlamaTarget
 from specdec_core.sampling import SamplingParams
 from specdec_core.testing import OverlongDrafter, generate_ids
@@ -193,3 +193,24 @@ def test_rollback_beyond_the_sequence_is_refused() -> None:
         with pytest.raises(CacheRollbackError):
             target.rollback(length)
     assert target.cache_length == 3
+
+
+@given(
+    zones=st.sampled_from([(192, 384), (64, 128), (256, 512)]),
+    starts=st.lists(st.integers(0, 1500), min_size=1, max_size=20),
+    num_tokens=st.integers(1, 32),
+)
+def test_a_token_is_read_with_the_extents_of_its_own_zone_alone(
+    zones: tuple[int, int], starts: list[int], num_tokens: int
+) -> None:
+    """Whatever passes a token is read in: short extents in the first zone of a block, long ones in the second."""
+    short, long = zones
+    geometry = Geometry("bitwise", 32, kv_block=512, kv_zones=zones, narrow_widths=(4, 8, 16))
+    for start in starts:
+        held = min(num_tokens, geometry.num_tokens_from(start))
+        assert held >= 1
+        extent = geometry.decode_extent(start, geometry.num_decode_rows(held))
+        assert extent >= start + held
+        for token in range(start, start + held):
+            attended = extent - token // 512 * 512  # of the token's own block; more than 512 reaches into the next
+            assert attended <= short if token % 512 < short else attended >= long

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -107,6 +109,23 @@ def test_extents_that_grow_by_less_than_a_block_are_refused_where_attention_tell
     if variance(64) is None:
         pytest.skip("attention does not depend on the extent on this processor")
     assert "attention of a row differs between extents" in (variance(64) or "")
+
+
+def test_zones_that_do_not_hold_give_way_to_whole_blocks() -> None:
+    """Short extents are worth a tenth of a small model's pass; where they change bits, equal bits are worth more."""
+
+    class Rounding(LlamaNetwork):
+        def attention(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+            rows = super().attention(queries, keys, values, mask)
+            return rows * (1 + 2**-20) if keys.shape[2] == 128 else rows
+
+    target = make_tiny_llama(dtype=torch.float32, kv_block=512)
+    zoned = target.with_geometry(replace(target.geometry, kv_zones=(192, 384)))
+    settled, _ = settle_exactness(zoned, asked="bitwise")
+    assert settled.geometry.kv_zones == (192, 384)
+    target.network.__class__ = Rounding
+    settled, _ = settle_exactness(zoned, asked="bitwise")
+    assert settled.geometry == target.geometry
 
 
 def test_narrow_passes_are_kept_only_where_they_have_the_bits_of_the_widest() -> None:
