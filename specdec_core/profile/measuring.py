@@ -116,13 +116,19 @@ def measure_passes(
 ) -> dict[int, Timing]:
     """Times of full decode passes behind what the cache holds, by rows. The sequence in the cache stays as it is.
 
-    Raises RequestError for less than one repeat, ContextOverflowError where the widest pass does not fit the context.
+    Raises RequestError for less than one repeat, or where no pass of the widest kind begins there; ContextOverflowError
+    where it does not fit the context.
     """
     counts, length = row_counts(target.geometry), target.cache_length
     if length + counts[-1] > target.context_length:
         raise ContextOverflowError(
             f"{length} tokens and a pass of {counts[-1]} rows exceed the context of {target.context_length}:"
             " measure behind fewer tokens"
+        )
+    if (most := target.geometry.num_tokens_from(length)) < counts[-1]:
+        raise RequestError(
+            f"no pass behind {length} tokens holds more than {most}, and the widest has {counts[-1]} rows:"
+            f" measure behind {length - counts[-1]} tokens, for example"
         )
     ids = _random_ids(target.vocab_size, counts[-1])
     times_s: dict[int, list[float]] = {num_rows: [] for num_rows in counts}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -264,6 +265,17 @@ def test_a_picture_that_cannot_be_written_is_refused_before_measuring(
     with pytest.raises(RequestError, match="folder"):
         check_can_plot(tmp_path / "missing" / "passes.png")
     check_can_plot(tmp_path / "passes.png")
+
+
+def test_no_pass_is_measured_over_the_border_of_a_zone() -> None:
+    """Behind 186 tokens a pass holds 6: the message says where the widest fit."""
+    target = make_tiny_llama(kv_block=512)
+    target = target.with_geometry(replace(target.geometry, kv_zones=(192, 384)))
+    target.prefill([1] * 186)
+    with pytest.raises(RequestError, match="holds more than 6, and the widest has 8 rows: measure behind 178 tokens"):
+        measure_passes(target, CPU, num_repeats=1)
+    target.prefill([1] * 178)
+    assert set(measure_passes(target, CPU, num_repeats=1)) == {8}
 
 
 def test_limits() -> None:
