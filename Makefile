@@ -33,7 +33,7 @@ types: install  ## mypy over both packages
 bench: model  ## measure the table in the README on this machine
 	$(BIN)/python -m evals.bench.readme
 
-decode-bench: model  ## measure decoding beside transformers: an hour; needs SPECDEC_BENCH_DATA, takes OPTIONS
+decode-bench: model  ## measure decoding beside transformers: an hour and a half; needs SPECDEC_BENCH_DATA, takes OPTIONS
 	$(BIN)/python -m evals.bench.decode --resume $(OPTIONS)
 
 lossless-bench: model  ## speculative ids are plain ids on all of Spec-Bench: an hour; needs SPECDEC_BENCH_DATA

@@ -90,9 +90,14 @@ def build_arms(reference: str, assistant: str | None) -> Arms:
 
 
 def arms_for(item: WorkItem, names: list[str], *, all_arms: bool) -> list[str]:
-    """The arms that an item is measured with: without reference texts there is nothing to leave out."""
-    if item.part == "spec-bench" and not all_arms:
-        names = [name for name in names if name in CORE_ARMS]
+    """The arms that an item is measured with: without reference texts there is nothing to leave out.
+
+    Unless all are asked for, Spec-Bench leaves out the slower modes of transformers, and plain passes of one row are
+    compared with on cold prompts alone: on the longer parts greedy and plain-W say the same.
+    """
+    if not all_arms:
+        left_out = {"spec-bench": set(names) - set(CORE_ARMS), "humaneval": set()}.get(item.part, {PLAIN_1})
+        names = [name for name in names if name not in left_out]
     return [name for name in names if item.reference_texts or name != WITHOUT_REFERENCES]
 
 

@@ -31,14 +31,14 @@ class Size:
     num_edits: int
     num_failures: int  # of the model's own; each makes a feedback and a critique retry
     num_repetitions: int
-    all_arms: bool  # on Spec-Bench too; everything else always gets them all
+    all_arms: bool  # on every part; else those that `decode_arms.arms_for` names
     humaneval_tokens: int = 128
     whole_tokens: int = 400
     edit_tokens: int = 900
     retry_tokens: int = 200
 
 
-DEFAULT_SIZE = Size(2, 32, 6, 4, 4, 3, 1, all_arms=False)  # about an hour on two cores
+DEFAULT_SIZE = Size(2, 32, 6, 4, 4, 3, 1, all_arms=False)  # about an hour and a half on two cores
 FULL_SIZE = Size(10, 128, 24, 24, 10, 14, 3, all_arms=True)  # the table of a release; hours
 
 

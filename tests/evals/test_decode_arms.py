@@ -72,7 +72,10 @@ def test_which_arms_a_prompt_meets() -> None:
     assert arms_for(spec, names, all_arms=False) == list(CORE_ARMS)
     assert arms_for(spec, names, all_arms=True) == names[:-1]
     retry = WorkItem("retries/1", "retries", "feedback", (), 8, ("text",))
-    assert arms_for(retry, names, all_arms=False) == names
+    assert arms_for(retry, names, all_arms=True) == names
+    assert arms_for(retry, names, all_arms=False) == [name for name in names if name != PLAIN_1]
+    cold = WorkItem("humaneval/1", "humaneval", "humaneval", (), 8)
+    assert arms_for(cold, names, all_arms=False) == names[:-1]
     assert names[-1] == WITHOUT_REFERENCES
 
 
