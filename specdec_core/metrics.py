@@ -120,6 +120,7 @@ class NumericsFingerprint:
     weights_hash: str
     verification: str = "match"
     kv_zones: tuple[int, int] | None = None
+    prefill_step: int = 8
 
     @property
     def digest(self) -> str:

@@ -51,7 +51,7 @@ _TIMES = {"median_s", "lower_quartile_s", "upper_quartile_s"}
 KEYS = {
     "conditions": {"model", "weights_hash", "device", "cpu", "num_threads", "dtype", "torch", "specdec", "date"}
     | {"load_average", "num_cached_tokens", "num_repeats", "draft_cost"},
-    "geometry": {"exactness", "widths", "chunk", "kv_block", "kv_zones", "self_test", "reasons"},
+    "geometry": {"exactness", "widths", "chunk", "prefill_step", "kv_block", "kv_zones", "self_test", "reasons"},
     "machine": {"read_bytes_per_s", "matmul_flops_per_s", "matmul_size", "ridge_flops_per_byte"},
     "prefill": _TIMES | {"num_tokens", "tokens_per_s", "num_flops", "flops_per_s", "matmul_share"},
     "passes": _TIMES
