@@ -58,10 +58,10 @@ class Geometry:
     tokens (unused rows padded): the self-test keeps only narrow widths whose bits are those of ``width``. Prefill runs
     in chunks of exactly ``chunk`` rows counted from position 0. The last one, which is reused by no other prompt unless
     it is full, is only padded to a multiple of ``prefill_step``: its rows follow from the prompt's length. In ``law``
-    exactness a pass has as many rows as there are tokens, at most ``width``. In both, the KV extent is counted from slot 0 and rounded up:
-    of a decode pass to ``kv_block``, of a prefill chunk, whose place is fixed, to ``chunk``. Two passes may hold the
-    same token with extents a block apart, so in ``bitwise`` exactness ``kv_block`` must be one whose full blocks
-    attention adds up alike (see ``BITWISE_KV_BLOCK``).
+    exactness a pass has as many rows as there are tokens, at most ``width``. In both, the KV extent is counted from
+    slot 0 and rounded up: of a decode pass to ``kv_block``, of a prefill chunk, whose place is fixed, to ``chunk``. Two
+    passes may hold the same token with extents a block apart, so in ``bitwise`` exactness ``kv_block`` must be one
+    whose full blocks attention adds up alike (see ``BITWISE_KV_BLOCK``).
 
     >>> [Geometry("bitwise", 16, narrow_widths=(4, 8)).num_decode_rows(num_tokens) for num_tokens in (1, 5, 9)]
     [4, 8, 16]

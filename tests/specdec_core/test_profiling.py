@@ -100,8 +100,8 @@ def test_bytes_and_flops_of_a_decode_pass_are_those_counted_by_hand() -> None:
 
 def test_flops_of_prefill_count_chunks_padding_and_one_row_of_the_head() -> None:
     bitwise, law = (make_tiny_llama(exactness=exactness) for exactness in ("bitwise", "law"))
-    attention = 2 * 4 * 64 * 32 * (64 + 128)
-    assert prefill_flops(bitwise, 65) == 2 * HEAD_WEIGHTS + 2 * LAYER_WEIGHTS * 128 + attention
+    attention = 2 * 4 * 32 * (64 * 64 + 8 * 128)
+    assert prefill_flops(bitwise, 65) == 2 * HEAD_WEIGHTS + 2 * LAYER_WEIGHTS * (64 + 8) + attention
     law_attention = 2 * 4 * 32 * (64 * 64 + 1 * 128)
     assert prefill_flops(law, 65) == 2 * HEAD_WEIGHTS + 2 * LAYER_WEIGHTS * 65 + law_attention
 
