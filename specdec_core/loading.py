@@ -200,6 +200,7 @@ def _fingerprint(numerics: Numerics, geometry: Geometry, digest: str) -> Numeric
         chunk=geometry.chunk,
         kv_block=geometry.kv_block,
         kv_zones=geometry.kv_zones,
+        prefill_step=geometry.prefill_step,
         dtype=str(numerics.dtype).removeprefix("torch."),
         device=numerics.hardware,
         num_threads=torch.get_num_threads(),

@@ -120,13 +120,14 @@ class NumericsFingerprint:
     weights_hash: str
     verification: str = "match"
     kv_zones: tuple[int, int] | None = None
+    prefill_step: int = 8
 
     @property
     def digest(self) -> str:
         """Sixteen hex digits that stand for the whole.
 
         >>> NumericsFingerprint("law", 16, 64, 64, "float32", "cpu:avx2", 2, "2.13.0", "abc").digest
-        '23812cea50ebd481'
+        '8d53591da989dba3'
         """
         text = json.dumps({item.name: getattr(self, item.name) for item in fields(self)}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

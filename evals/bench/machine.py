@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import transformers
 
 import specdec_core
+from specdec_core.hardware import choose_device, choose_numerics
 from specdec_core.profile.machine import cpu_name
 
 
@@ -19,7 +21,11 @@ def model_name(reference: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Versions, threads and processor, ready for JSON."""
+    """Versions, threads, processor and the default shape of passes, ready for JSON.
+
+    Rows that were made under other shapes are another measurement, so a checkpoint that differs here is not resumed.
+    """
+    geometry = asdict(choose_numerics(choose_device("auto")).geometry)
     return {
         "versions": {
             "torch": torch.__version__,
@@ -29,4 +35,5 @@ def machine() -> dict[str, Any]:
         },
         "num_threads": torch.get_num_threads(),
         "cpu": cpu_name(),
+        "geometry": {key: list(value) if isinstance(value, tuple) else value for key, value in geometry.items()},
     }

@@ -56,11 +56,12 @@ class Geometry:
 
     In ``bitwise`` exactness a decode pass has ``width`` rows or one of ``narrow_widths``, the fewest that hold its
     tokens (unused rows padded): the self-test keeps only narrow widths whose bits are those of ``width``. Prefill runs
-    in chunks of exactly ``chunk`` rows counted from position 0 (the last one padded). In ``law`` exactness a pass has
-    as many rows as there are tokens, at most ``width``. In both, the KV extent is counted from slot 0 and rounded up:
-    of a decode pass to ``kv_block``, of a prefill chunk, whose place is fixed, to ``chunk``. Two passes may hold the
-    same token with extents a block apart, so in ``bitwise`` exactness ``kv_block`` must be one whose full blocks
-    attention adds up alike (see ``BITWISE_KV_BLOCK``).
+    in chunks of exactly ``chunk`` rows counted from position 0. The last one, which is reused by no other prompt unless
+    it is full, is only padded to a multiple of ``prefill_step``: its rows follow from the prompt's length. In ``law``
+    exactness a pass has as many rows as there are tokens, at most ``width``. In both, the KV extent is counted from
+    slot 0 and rounded up: of a decode pass to ``kv_block``, of a prefill chunk, whose place is fixed, to ``chunk``. Two
+    passes may hold the same token with extents a block apart, so in ``bitwise`` exactness ``kv_block`` must be one
+    whose full blocks attention adds up alike (see ``BITWISE_KV_BLOCK``).
 
     >>> [Geometry("bitwise", 16, narrow_widths=(4, 8)).num_decode_rows(num_tokens) for num_tokens in (1, 5, 9)]
     [4, 8, 16]
@@ -72,6 +73,7 @@ class Geometry:
     kv_block: int = 64
     narrow_widths: tuple[int, ...] = ()  # ascending, each below width
     kv_zones: tuple[int, int] | None = None  # (short, long) slots of a block, see ``decode_extent``
+    prefill_step: int = 8
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -113,8 +115,14 @@ class Geometry:
         return next((width for width in self.narrow_widths if width >= num_tokens), self.width)
 
     def num_prefill_rows(self, num_tokens: int) -> int:
-        """Rows of a prefill pass over ``num_tokens`` (at most ``chunk``) tokens."""
-        return self.chunk if self.exactness == "bitwise" else num_tokens
+        """Rows of a prefill pass over ``num_tokens`` (at most ``chunk``) tokens.
+
+        >>> [Geometry("bitwise", 16).num_prefill_rows(num_tokens) for num_tokens in (3, 9, 63, 64)]
+        [8, 16, 64, 64]
+        """
+        if self.exactness == "law":
+            return num_tokens
+        return min(round_up(num_tokens, self.prefill_step), self.chunk)
 
     def num_slots(self, context_length: int) -> int:
         """Cache slots for ``context_length`` tokens: padded rows need somewhere to be written."""

@@ -65,6 +65,7 @@ def _geometry(profile: ModelProfile) -> dict[str, Any]:
         "exactness": geometry.exactness,
         "widths": list(geometry.widths) if geometry.exactness == "bitwise" else [geometry.width],
         "chunk": geometry.chunk,
+        "prefill_step": geometry.prefill_step,
         "kv_block": geometry.kv_block,
         "kv_zones": geometry.kv_zones,
         "self_test": tested[0] if tested else "self-test not run: exactness law promises no bits",

@@ -161,6 +161,19 @@ def test_a_changed_id_is_honoured_wherever_it_stands(changed: int | None, cached
     assert warm.num_cached_prompt_tokens == cached
 
 
+@pytest.mark.parametrize("num_tail", range(1, 64, 3))
+def test_a_tail_is_never_taken_for_a_part_of_a_whole_chunk(num_tail: int) -> None:
+    """The last chunk of a prompt has as many rows as its tokens need, so other bits than the same tokens in a full one.
+
+    Read once as the tail of a prompt, once within a whole chunk of a longer one, once as the tail again.
+    """
+    warm, cold = make_pair(dtype=torch.float32)
+    ids = [(7 * i) % 97 for i in range(192)]
+    for length, cached in ((64 + num_tail, 0), (190, 64), (64 + num_tail, 64), (190, 128)):
+        assert_same_bits(warm, cold, ids[:length])
+        assert warm.num_cached_prompt_tokens == cached
+
+
 @pytest.mark.parametrize(("length", "cached"), [(1, 0), (63, 0), (64, 0), (65, 64), (128, 64), (129, 128)])
 def test_the_last_token_is_always_computed(length: int, cached: int) -> None:
     """A prompt of whole chunks that is known to its end still needs the logits of its last row."""

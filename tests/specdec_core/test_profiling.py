@@ -51,7 +51,7 @@ _TIMES = {"median_s", "lower_quartile_s", "upper_quartile_s"}
 KEYS = {
     "conditions": {"model", "weights_hash", "device", "cpu", "num_threads", "dtype", "torch", "specdec", "date"}
     | {"load_average", "num_cached_tokens", "num_repeats", "draft_cost"},
-    "geometry": {"exactness", "widths", "chunk", "kv_block", "kv_zones", "self_test", "reasons"},
+    "geometry": {"exactness", "widths", "chunk", "prefill_step", "kv_block", "kv_zones", "self_test", "reasons"},
     "machine": {"read_bytes_per_s", "matmul_flops_per_s", "matmul_size", "ridge_flops_per_byte"},
     "prefill": _TIMES | {"num_tokens", "tokens_per_s", "num_flops", "flops_per_s", "matmul_share"},
     "passes": _TIMES
@@ -100,8 +100,8 @@ def test_bytes_and_flops_of_a_decode_pass_are_those_counted_by_hand() -> None:
 
 def test_flops_of_prefill_count_chunks_padding_and_one_row_of_the_head() -> None:
     bitwise, law = (make_tiny_llama(exactness=exactness) for exactness in ("bitwise", "law"))
-    attention = 2 * 4 * 64 * 32 * (64 + 128)
-    assert prefill_flops(bitwise, 65) == 2 * HEAD_WEIGHTS + 2 * LAYER_WEIGHTS * 128 + attention
+    attention = 2 * 4 * 32 * (64 * 64 + 8 * 128)
+    assert prefill_flops(bitwise, 65) == 2 * HEAD_WEIGHTS + 2 * LAYER_WEIGHTS * (64 + 8) + attention
     law_attention = 2 * 4 * 32 * (64 * 64 + 1 * 128)
     assert prefill_flops(law, 65) == 2 * HEAD_WEIGHTS + 2 * LAYER_WEIGHTS * 65 + law_attention
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from specdec_core.controller import FixedLength
 from specdec_core.drafters import DraftContext, make_drafter
 from specdec_core.drafters.null import NullDrafter
 from specdec_core.engine import Engine
@@ -213,7 +214,7 @@ def test_drafts_change_passes_and_never_ids(tiny: LoadedModel, name: str, sampli
 
 def test_forced_tokens_are_drafts_that_cost_nothing(tiny: LoadedModel) -> None:
     asked = request(FORMS["pattern"][0])
-    plain, output = plainly(tiny, asked), Engine(tiny, drafter=SilentDrafter()).generate(asked)
+    plain, output = plainly(tiny, asked), Engine(tiny, drafter=SilentDrafter(), policy=FixedLength()).generate(asked)
     assert output.token_ids == plain.token_ids
     assert output.stats.acceptance_rate == 1
     assert output.stats.num_decode_passes < plain.stats.num_decode_passes

@@ -63,7 +63,7 @@ def test_the_design_covers_what_it_says() -> None:
 @pytest.mark.parametrize("name", ["person", "pattern"])
 def test_forced_tokens_shorten_a_real_text(engine: Engine, name: str) -> None:
     asked = GenerationRequest(messages=QUESTION, structured=FORMS[name][0], sampling=SamplingParams(max_tokens=48))
-    output = Engine(engine.model, drafter=SilentDrafter()).generate(asked)
+    output = Engine(engine.model, drafter=SilentDrafter(), policy=FixedLength()).generate(asked)
     assert output.finish_reason == "stop" and fits(FORMS[name], output.text)
     assert output.stats.acceptance_rate == 1
     assert output.stats.acceptance_length > 1.2

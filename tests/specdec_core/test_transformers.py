@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from specdec_core.checkpoint import weight_files
+from specdec_core.controller import FixedLength
 from specdec_core.drafters import make_drafter
-from specdec_core.engine import load_engine
+from specdec_core.engine import Engine, load_engine
 from specdec_core.errors import (
     CacheRollbackError,
     ContextOverflowError,
@@ -249,7 +250,8 @@ class TestFolders:
         request = GenerationRequest(prompt="abcabcabc", sampling={"max_tokens": 24, "temperature": 0.3, "seed": 1})
         plain = load_engine(target, dtype="float32", drafter="none").generate(request)
         engine = load_engine(target, dtype="float32", drafter=f"model:{folder}", verification=verification)
-        output = engine.generate(request)
+        drafting = Engine(engine.model, drafter=engine.drafter, policy=FixedLength(), verification=verification)
+        output = drafting.generate(request)  # whether drafting pays here is decided by the clock
         assert output.stats.num_draft_tokens > 0
         assert verification == "rejection" or output.token_ids == plain.token_ids
         if family == "gpt2":  # the same weights

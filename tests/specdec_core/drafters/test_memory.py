@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_core.controller import FixedLength
 from specdec_core.drafters import DraftContext, DraftMemory
 from specdec_core.drafters.suffix import SuffixDrafter
+from specdec_core.engine import Engine
 from specdec_core.sampling import LogitsPipeline, SamplingParams
+from specdec_core.types import GenerationRequest
 from tests.specdec_core.tiny_models import make_tiny_engine
 
 PIPELINE = LogitsPipeline(SamplingParams())
@@ -88,10 +91,8 @@ def test_the_request_speaks_first_and_the_memory_where_it_knows_more() -> None:
 
 
 def test_an_engine_remembers_finished_outputs_and_texts_it_is_given_and_writes_the_same() -> None:
-    engine = make_tiny_engine("suffix")
+    engine = Engine(make_tiny_engine().model, drafter="suffix", policy=FixedLength())  # not as the clock decides
     request = {"prompt": "abc", "sampling": {"max_tokens": 30}}
-    from specdec_core.types import GenerationRequest
-
     first = engine.generate(GenerationRequest.model_validate(request))
     again = engine.generate(GenerationRequest.model_validate(request))
     assert again.token_ids == first.token_ids
