@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from loopeng.agents import check_agent
 from loopeng.dataset import Row
 from loopeng.engines.model_names import MODEL_DRAFTER, drafter_names, problems_of_names
 from loopeng.errors import TaskError
@@ -45,11 +46,11 @@ def _dataset(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
 
 def _agent(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
     agent = task.agent
-    if agent.kind == "command":
-        message = "agent: command agents are not available yet"
-        yield Problem(("agent", "command"), message, 'use a Python function: agent: {python: "module:function"}')
-    elif agent.python is not None:
-        yield from _reference(("agent", "python"), agent.python, source)
+    try:
+        check_agent(agent, source.base_dir)
+    except TaskError as error:
+        loc = ("agent", agent.kind)
+        yield Problem(loc, f"{key_path(loc)}: {error.message}", error.suggestion)
 
 
 def _reference(loc: Loc, reference: str, source: TaskSource) -> Iterator[Problem]:

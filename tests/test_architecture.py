@@ -123,8 +123,8 @@ ROOMS = {
     },
     "loopeng": {
         "specdec_core": ["loopeng/engines/specdec.py"],
-        "langgraph": ["loopeng/attempt/**", "loopeng/improve/**"],
-        "langchain_core": ["loopeng/attempt/**", "loopeng/improve/**"],
+        "langgraph": ["loopeng/agents/graphs.py", "loopeng/attempt/**", "loopeng/improve/**"],
+        "langchain_core": ["loopeng/agents/graphs.py", "loopeng/attempt/**", "loopeng/improve/**"],
         "sqlmodel": ["loopeng/store/**"],
         "sqlalchemy": ["loopeng/store/**"],
         "alembic": ["loopeng/store/**"],

@@ -8,12 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from loopeng.errors import BudgetStop
+from loopeng.ports import AgentBudget
 from loopeng.schema import Attempt, JudgeUsage
 from loopeng.schema.task import BudgetSpec
 
 __all__ = ["Budget"]
+
+N = TypeVar("N", int, float)
 
 
 @dataclass
@@ -38,6 +42,15 @@ class Budget:
         asked = (JudgeUsage.of(result.metadata) for result in attempt.results)
         self.num_tokens += attempt.usage.total_tokens + sum(each.total_tokens for each in asked if each is not None)
 
+    def left(self) -> AgentBudget:
+        """What the limits leave, for agents. Never below 0."""
+        limits, elapsed_s = self.limits, self.clock() - self.started
+        return AgentBudget(
+            attempts=_rest(limits.attempts, self.num_attempts),
+            total_tokens=_rest(limits.total_tokens, self.num_tokens),
+            total_time_s=_rest(limits.total_time_s, elapsed_s),
+        )
+
     def check(self) -> None:
         """Raises BudgetStop where no further attempt may begin."""
         limits, elapsed_s = self.limits, self.clock() - self.started
@@ -47,3 +60,7 @@ class Budget:
             raise BudgetStop(f"limits.total_tokens: {self.num_tokens} of {limits.total_tokens} tokens used")
         if limits.total_time_s is not None and elapsed_s >= limits.total_time_s:
             raise BudgetStop(f"limits.total_time_s: {elapsed_s:.1f} of {limits.total_time_s:g} seconds used")
+
+
+def _rest(limit: N | None, spent: N) -> N | None:
+    return None if limit is None else max(limit - spent, type(spent)(0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,7 @@ from loopeng.improve.rules import CHARS_PER_TOKEN
 from loopeng.report.check_remarks import Remark, number_in_splits
 from loopeng.report.layout import columns, count
 from loopeng.schema import Task
+from loopeng.schema.task import AgentSpec
 
 __all__ = ["check_document", "check_text"]
 
@@ -35,6 +37,7 @@ def check_document(check: TaskCheck, remarks: Sequence[Remark]) -> dict[str, Any
     tried = check.baselines
     return {
         "task": check.task.name,
+        "agent": check.task.agent.model_dump(mode="json", exclude_defaults=True) | {"kind": check.task.agent.kind},
         "samples": number_in_splits(check.task),
         "first_prompt": check.first_prompt,
         "fields": vars(check.fields),
@@ -61,10 +64,18 @@ def _task_text(task: Task) -> str:
         f"task {task.name}: {task.path or 'made in Python'}",
         f"samples     {len(task.samples)}: {splits}",
         f"engine      {engine.kind} {engine.script if engine.kind == 'scripted' else engine.model}",
+        *_agent_lines(task.agent),
         f"attempts    up to {task.loop.max_attempts}, retry {task.loop.retry}",
         f"evaluators  {', '.join(f'{spec.id} ({spec.type})' for spec in task.evaluators)}; pass: {task.pass_.mode}",
     ]
     return "\n".join(lines)
+
+
+def _agent_lines(agent: AgentSpec) -> Iterator[str]:
+    """The built-in agent goes without saying."""
+    if agent.kind != "llm":
+        again = "" if agent.replayable else ", not run again by reproduction, gate and hold-out"
+        yield f"agent       {agent.kind} {agent.python or shlex.join(agent.command or ())}{again}"
 
 
 def _prompt_text(check: TaskCheck) -> str:

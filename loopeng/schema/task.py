@@ -18,6 +18,7 @@ from loopeng.schema.improve_sections import (
 )
 from loopeng.schema.improvement import Rule
 from loopeng.schema.sections import (
+    COMMAND_TIME_LIMIT_S,
     AgentSpec,
     BudgetSpec,
     DatasetSpec,
@@ -32,6 +33,7 @@ from loopeng.schema.sections import (
 )
 
 __all__ = [
+    "COMMAND_TIME_LIMIT_S",
     "AgentSpec",
     "ApprovalSpec",
     "AutoCommitSpec",
