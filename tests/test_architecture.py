@@ -51,6 +51,12 @@ LAYERS = {
         ["decoder"],
         ["engine"],
         ["audit", "testing", "replay"],
+        ["server.refusals", "server.wire"],
+        ["server.access", "server.metrics"],
+        ["server.reading", "server.worker"],
+        ["server.replies", "server.streaming"],
+        ["server.app"],
+        ["server"],
         ["__init__"],
         ["profile"],
         ["cli"],
@@ -114,6 +120,9 @@ ROOMS = {
         "matplotlib": ["specdec_core/profile/report.py"],
         "typer": ["specdec_core/cli/**"],
         "llguidance": ["specdec_core/structured.py"],
+        "prometheus_client": ["specdec_core/server/**"],
+        "starlette": ["specdec_core/server/**"],
+        "uvicorn": ["specdec_core/server/**"],
         "loopeng": [],
         "langgraph": [],
         "langchain_core": [],
@@ -145,6 +154,9 @@ ROOMS = {
         "safetensors": [],
         "gguf": [],
         "huggingface_hub": [],
+        "prometheus_client": [],
+        "starlette": [],
+        "uvicorn": [],
     },
 }
 
@@ -158,7 +170,7 @@ SIZE_EXCEPTIONS: dict[str, str] = {
 
 NO_EXPORTS = ["loopeng/store/migrations/**", "**/__main__.py"]  # run by path or by -m, never imported from
 FORBIDDEN = ["**/utils.py", "loopeng/**/models.py", "loopeng/models.py"]
-HEAVY = {"torch", "transformers", "langgraph", "langchain_core", "numpy", "scipy", "sklearn", "httpx"}
+HEAVY = {"torch", "transformers", "langgraph", "langchain_core", "numpy", "scipy", "sklearn", "httpx", "starlette", "uvicorn"}
 
 
 @BOTH
