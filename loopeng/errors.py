@@ -11,7 +11,8 @@ LoopError (1)
 ├── BudgetStop (5)                a limit of the task was reached: saved, resume to go on
 ├── EngineError (4)               the engine or agent broke (infrastructure): retried, then an attempt in error
 │   ├── AgentLimitError               the agent went past its time or output limit, and would again: not retried
-│   └── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
+│   ├── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
+│   └── RetriesExhaustedError         the engine has retried itself, as often as it may: not retried once more
 ├── SandboxError (4)              generated code cannot be run safely here, or its sandbox died: not the code's fault
 └── StoreError (1)                the database cannot be used (newer schema, damaged, locked for too long)
     └── WrongDatabaseError (2)        the file named is no database of loopeng, or may not be written: name another one
@@ -28,6 +29,7 @@ __all__ = [
     "LoopError",
     "NotFoundError",
     "RequestRefusedError",
+    "RetriesExhaustedError",
     "RevisionMismatchError",
     "SandboxError",
     "StaleProposalError",
@@ -99,6 +101,10 @@ class EngineError(LoopError):
 
 class RequestRefusedError(EngineError):
     """The request itself cannot be served, for example a prompt longer than the context."""
+
+
+class RetriesExhaustedError(EngineError):
+    """The engine broke, and has tried again itself."""
 
 
 class AgentLimitError(EngineError):

@@ -7,7 +7,8 @@ from functools import partial
 
 from loopeng.agents import check_agent
 from loopeng.dataset import Row
-from loopeng.engines.model_names import MODEL_DRAFTER, drafter_names, problems_of_names
+from loopeng.engines.engine_keys import problems_of_kind
+from loopeng.engines.model_names import MODEL_DRAFTER, drafter_names
 from loopeng.errors import TaskError
 from loopeng.evaluators import build_evaluators, spec_problems
 from loopeng.evaluators.base import TARGET
@@ -71,13 +72,9 @@ def _engine(engine: EngineSpec, source: TaskSource) -> Iterator[Problem]:
         if name not in DRAFTER_NAMES and not name.startswith(MODEL_DRAFTER):
             hint = did_you_mean(name, DRAFTER_NAMES) or f"there is: {', '.join(DRAFTER_NAMES)}, {MODEL_DRAFTER}NAME"
             yield Problem(("engine", "drafter"), f"engine.drafter: unknown drafter {name!r}", hint)
+    yield from problems_of_kind(engine, source.base_dir)
     if engine.kind == "scripted":
         yield from _script(engine.script, source)
-    else:
-        yield from problems_of_names(engine, source.base_dir)
-        if engine.script is not None:
-            hint = "write kind: scripted, or remove the key"
-            yield Problem(("engine", "script"), f"engine.script does not go with kind {engine.kind}", hint)
 
 
 def _temperatures(task: TaskFile) -> Iterator[Problem]:

@@ -97,12 +97,14 @@ class SpecDecEngine:
 
     def describe(self) -> EngineInfo:
         """Deterministic in bitwise mode only: elsewhere a near tie may fall another way with another draft."""
+        from specdec_core.structured import can_hold_forms
+
         description = self.engine.describe()
         return EngineInfo(
             kind="specdec",
             model=description.model,
             deterministic=description.fingerprint.exactness == "bitwise",
-            structured_output=_can_hold_schemas(self.engine),
+            structured_output=can_hold_forms(self.engine.model.tokenizer),
             fingerprint=description.fingerprint.digest,
             reference=self.reference,
             details=description.to_dict(),
@@ -207,16 +209,6 @@ def generation_request(request: TextRequest) -> GenerationRequest:
         sampling=SamplingParams(**sampling),
         reference_texts=request.reference_texts,
         structured=None if schema is None else StructuredOutput(json_schema=schema),
-    )
-
-
-def _can_hold_schemas(engine: Engine) -> bool:
-    """The extra [structured] is installed, and the model's tokenizer can be read for grammars."""
-    tokenizer = engine.model.tokenizer
-    return (
-        find_spec("llguidance") is not None
-        and hasattr(tokenizer, "fast_tokenizer_json")
-        and bool(tokenizer.eos_token_ids)
     )
 
 

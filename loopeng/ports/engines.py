@@ -87,6 +87,7 @@ class EngineInfo(Noun):
     deterministic: bool = False
     structured_output: bool = False
     fingerprint: str | None = None
+    concurrency: int = Field(1, description="Requests it takes side by side; more only wait for each other.")
     reference: str | None = Field(None, description="How another process makes it; None for a live object.")
     details: dict[str, Any] = {}
 

@@ -13,7 +13,6 @@ __all__ = [
     "AgentSpec",
     "BudgetSpec",
     "DatasetSpec",
-    "EngineSpec",
     "EvaluatorSpec",
     "LoopSpec",
     "PassSpec",
@@ -143,32 +142,6 @@ class AgentSpec(Noun):
         if self.command is not None and not self.command[0].strip():
             raise ValueError("the command's first part is its program, which is empty here")
         return self
-
-
-class EngineSpec(Noun):
-    """The text engine. ``kind`` decides which other keys apply."""
-
-    kind: Literal["specdec", "scripted"] = "specdec"
-    model: str = Field("smollm2-135m", description="Embedded name, local folder, GGUF file or hub id.")
-    drafter: str | tuple[str, ...] = Field(
-        "auto", description="auto, none, a drafter's name, model:NAME (a smaller model), or a list of these."
-    )
-    num_speculative_tokens: int | None = Field(
-        None, ge=0, description="Draft length; as long as a pass allows if unset."
-    )
-    context_length: int | None = Field(
-        None, ge=2, description="Tokens of prompt and answer; the model's own up to 4096 if unset."
-    )
-    exactness: Literal["bitwise", "law"] | None = Field(None, description="Default: by the hardware table.")
-    device: str = Field("auto", description="auto, cpu, cuda, or one of several as in cuda:1.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
-    max_tokens: int = Field(256, ge=1, le=1_000_000)
-    temperature: float | None = Field(None, ge=0, description="One temperature for all attempts.")
-    top_k: int | None = Field(None, ge=1)
-    top_p: float = Field(1.0, gt=0, le=1)
-    repetition_penalty: float = Field(1.0, gt=0)
-    stop: tuple[str, ...] = ()
-    script: str | None = Field(None, description="kind scripted: a .yaml/.json file of replies, or module:function.")
 
 
 class SelfTest(Noun):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from loopeng.schema.base import Noun, Split, content_hash
+from loopeng.schema.engine_section import EngineSpec
 from loopeng.schema.improve_sections import (
     ApprovalSpec,
     AutoCommitSpec,
@@ -22,7 +23,6 @@ from loopeng.schema.sections import (
     AgentSpec,
     BudgetSpec,
     DatasetSpec,
-    EngineSpec,
     EvaluatorSpec,
     LoopSpec,
     PassSpec,

@@ -25,6 +25,7 @@ from specdec_core.server.refusals import JsonAnswer, Refusal, refusal_of
 from specdec_core.server.replies import make_reply
 from specdec_core.server.streaming import ClientLeftError, EventStream, while_connected
 from specdec_core.server.worker import Worker
+from specdec_core.structured import can_hold_forms
 from specdec_core.types import GenerationChunk
 
 __all__ = ["Endpoint"]
@@ -104,6 +105,7 @@ class Endpoint:
         return JsonAnswer(self._described(name))
 
     def _described(self, name: str) -> dict[str, Any]:
+        """As OpenAI and vLLM do, and what clients that know us may count on: the same text again, and forms held."""
         return {
             "id": name,
             "object": "model",
@@ -111,6 +113,9 @@ class Endpoint:
             "owned_by": "specdec",
             "root": self.engine.model.name,
             "max_model_len": self.engine.model.target.context_length,
+            "exactness": self.engine.fingerprint.exactness,
+            "system_fingerprint": self.engine.fingerprint.digest,
+            "structured_output": can_hold_forms(self.engine.model.tokenizer),
         }
 
     async def _health(self, request: Request) -> Response:
