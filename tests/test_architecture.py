@@ -76,7 +76,7 @@ LAYERS = {
         ["dataset", "task_source", "task_checks", "task_file", "task_schema", "starter"],
         ["attempt"],
         ["patterns"],
-        ["run_summary", "run_records", "runner", "rescoring", "live"],
+        ["run_summary", "run_records", "side_by_side", "runner", "rescoring", "live"],
         [
             "improve.rules",
             "improve.choosing",
@@ -141,7 +141,7 @@ ROOMS = {
         "pydantic_settings": ["loopeng/settings.py"],
         "scipy": ["loopeng/improve/**", "loopeng/patterns/**", "loopeng/run_statistics.py"],
         "sklearn": ["loopeng/patterns/**"],
-        "httpx": ["loopeng/improve/**"],
+        "httpx": ["loopeng/engines/openai_transport.py", "loopeng/improve/**"],
         "gepa": ["loopeng/gepa_bridge.py"],
         "jsonschema": ["loopeng/evaluators/**"],
         "rapidfuzz": ["loopeng/evaluators/**"],
