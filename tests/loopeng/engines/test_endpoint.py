@@ -77,8 +77,8 @@ def test_after_the_attempt_its_token_is_refused_and_the_address_stays(tiny: Spec
         ask(endpoint)
 
 
-def answers_of(folder: Path, engine: Any, agent: Any) -> list[tuple[str, Usage, str | None]]:
-    """Of one sample that never passes: text, usage and fingerprint of each attempt."""
+def answers_of(folder: Path, engine: Any, agent: Any) -> list[tuple[str, int, str | None]]:
+    """Of one sample that never passes: text, tokens and fingerprint of each attempt (drafts depend on earlier runs)."""
     path = folder / "task.yaml"
     path.write_text(
         json.dumps(
@@ -99,7 +99,7 @@ def answers_of(folder: Path, engine: Any, agent: Any) -> list[tuple[str, Usage, 
         result = loop.run(path)
         attempts = loop.store.attempts(result.summary.run.id)
     assert [attempt.error for attempt in attempts] == [None] * 3
-    return [(attempt.text, attempt.usage, attempt.fingerprint) for attempt in attempts]
+    return [(attempt.text, attempt.usage.total_tokens, attempt.fingerprint) for attempt in attempts]
 
 
 def test_the_loop_around_a_program_that_asks_the_endpoint_is_that_around_the_engine(
