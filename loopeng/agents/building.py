@@ -18,6 +18,8 @@ from loopeng.schema.task import COMMAND_TIME_LIMIT_S, AgentSpec
 
 __all__ = ["as_agent", "build_agent", "check_agent"]
 
+_WANTED = "not a function or a compiled graph"
+
 
 def build_agent(spec: AgentSpec, base_dir: Path | None = None) -> LlmAgent | PythonAgent | CommandAgent:
     """Make the agent a task names; modules and programs are looked for in ``base_dir`` first.
@@ -52,7 +54,9 @@ def check_agent(spec: AgentSpec, base_dir: Path | None = None) -> None:
     elif spec.python is not None:
         found = import_reference(spec.python, base_dir)
         if not callable(found) and not is_graph(found):
-            raise TaskError(f"{spec.python!r} is {_kind(found)}, not a function or a compiled graph", **_way_out(found))
+            raise TaskError(
+                f"{spec.python!r} is {_kind(found)}, not a function or a compiled graph", suggestion=_way_out(found)
+            )
         if inspect.isclass(found):
             raise TaskError(f"{spec.python!r} is a class", suggestion="name an object of it, or a function")
 
@@ -67,7 +71,7 @@ def as_agent(value: AgentSource) -> LlmAgent | PythonAgent | CommandAgent:
     if is_graph(value):
         return PythonAgent(value, replayable=bool(getattr(value, "replayable", False)))
     if not callable(value) or inspect.isclass(value):
-        hint = _way_out(value)["suggestion"] or "give a callable that takes an AgentContext, or a compiled graph"
+        hint = _way_out(value) or "give a callable that takes an AgentContext, or a compiled graph"
         raise UsageError(f"{value!r} is no agent: {hint}")
     return PythonAgent(value, reference=reference_of(value), replayable=bool(getattr(value, "replayable", False)))
 
@@ -85,13 +89,15 @@ def _makes_agent(found: Any) -> bool:
 def _made_by(function: Any, reference: str) -> Any:
     try:
         made = function()
-    except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything
+    except (Exception, SystemExit) as error:
         raise TaskError(f"{reference!r} cannot make the agent: {type(error).__name__}: {error}") from error
     if inspect.iscoroutine(made):
         made.close()
         raise TaskError(f"{reference!r} takes no AgentContext and is async; what makes an agent is a plain function")
     if not callable(made) and not is_graph(made):
-        raise TaskError(f"{reference!r} made {_kind(made)}, not a function or a compiled graph", **_way_out(made))
+        raise TaskError(
+            f"{reference!r} made {_kind(made)}, not a function or a compiled graph", suggestion=_way_out(made)
+        )
     return made
 
 
@@ -99,12 +105,12 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _way_out(value: object) -> dict[str, str | None]:
+def _way_out(value: object) -> str | None:
     """For what is nearly an agent."""
     if hasattr(value, "compile") and hasattr(value, "add_node"):
-        return {"suggestion": "compile the graph: graph.compile()"}
+        return "compile the graph: graph.compile()"
     if inspect.isclass(value):
-        return {"suggestion": "give an object of the class"}
+        return "give an object of the class"
     if hasattr(value, "invoke"):
-        return {"suggestion": "call it from a function that takes an AgentContext"}
-    return {"suggestion": None}
+        return "call it from a function that takes an AgentContext"
+    return None

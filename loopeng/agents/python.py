@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import iscoroutine, iscoroutinefunction
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
@@ -30,7 +30,7 @@ class PythonAgent:
     reference: str | None = None
     replayable: bool = False
     time_limit_s: float | None = None
-    keys: GraphKeys = GraphKeys()
+    keys: GraphKeys = field(default_factory=GraphKeys)
 
     def __call__(self, context: AgentContext) -> AgentResult:
         """Raises whatever the function raises, AgentLimitError after ``time_limit_s``, and EngineError where it returns

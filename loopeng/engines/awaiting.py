@@ -77,7 +77,7 @@ def call_within(limit_s: float, function: Callable[..., T], *args: Any) -> T:
 
 
 def _overtime(limit_s: float | None) -> AgentLimitError:
-    return AgentLimitError(f"the agent took more than {limit_s:g} s")
+    return AgentLimitError(f"the agent took more than {round(limit_s or 0, 2):g} s")
 
 
 class _Stop:

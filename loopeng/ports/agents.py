@@ -42,8 +42,12 @@ class AgentContext:
     >>> def model(messages, params):
     ...     return f"seen: {messages[-1]['content']}"
     >>> with Loop.open("loop.db", engine=model, agent=agent) as loop:
-    ...     loop.attempt("describe", {"product": "mug"}, template="Describe a {{ product }}.{{ rules }}",
-    ...                  evaluators=[{"id": "names-it", "type": "contains", "value": "mug"}]).text
+    ...     loop.attempt(
+    ...         "describe",
+    ...         {"product": "mug"},
+    ...         template="Describe a {{ product }}.{{ rules }}",
+    ...         evaluators=[{"id": "names-it", "type": "contains", "value": "mug"}],
+    ...     ).text
     'seen: Describe a mug. Use these facts: seen: Three facts about a mug.'
     """
 

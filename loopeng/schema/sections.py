@@ -138,7 +138,9 @@ class AgentSpec(Noun):
                 raise ValueError(f"kind {self.kind} {'needs' if missing else 'does not go with'} the key '{kind}'")
         for key, kinds in _KEYS_OF_KINDS.items():
             if self.kind not in kinds and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"'{key}' goes with the key {' or '.join(map(repr, kinds))}, not with kind {self.kind}")
+                raise ValueError(
+                    f"'{key}' goes with the key {' or '.join(map(repr, kinds))}, not with kind {self.kind}"
+                )
         if self.command is not None and not self.command[0].strip():
             raise ValueError("the command's first part is its program, which is empty here")
         return self

@@ -58,7 +58,7 @@ def test_what_an_async_agent_raises_comes_out_and_the_next_one_still_runs(error:
     for limit_s in (None, 60.0):
         with pytest.raises(type(error)) as caught:
             PythonAgent(breaks, time_limit_s=limit_s)(make_context())
-        assert caught.value is error
+        assert caught.value.args == error.args
     assert as_agent(Polite())(make_context()).text == "Dear hi"
 
 

@@ -93,11 +93,14 @@ def test_the_loop_runs_around_a_graph_a_function_and_a_shell_command(kind: str, 
     step = {"name": "price", "args": {"product": "mug"}, "content": "4"}
     assert first.trajectory == second.trajectory == [step]
     assert (first.usage.generated_tokens > 0) == (kind != "command"), "what the engine was asked is counted"
-    assert run.own_agent == {
-        "graph": "my_react_agent:graph",
-        "function": "my_plain_agent:agent",
-        "command": "command: ./agent.sh",
-    }[kind]
+    assert (
+        run.own_agent
+        == {
+            "graph": "my_react_agent:graph",
+            "function": "my_plain_agent:agent",
+            "command": "command: ./agent.sh",
+        }[kind]
+    )
 
 
 def test_a_live_graph_is_an_agent_too(folder: Path) -> None:
@@ -140,12 +143,12 @@ def test_agents_see_what_the_limits_leave(store: LoopStore) -> None:
         return context.engine.generate("five words are many here").text
 
     harness = make_harness(store, Script(LONG), make_task(1), agent=agent)
-    context = make_context(harness, limits=BudgetSpec(attempts=5, total_tokens=20))
+    context = make_context(harness, limits=BudgetSpec(attempts=5, total_tokens=30))
     attempt_graph().invoke({"sample_id": "s0"}, context=context)
     assert [(each.attempts, each.total_tokens, each.total_time_s) for each in seen] == [
-        (5, 20, None),
-        (4, 20 - 5 - 8, None),
-        (3, 0, None),
+        (5, 30, None),
+        (4, 30 - 5 - 8, None),
+        (3, 30 - 2 * (5 + 8), None),
     ]
 
 

@@ -46,7 +46,7 @@ def test_a_missing_program_is_a_mistake_with_its_place(shop: Shop, invoke: Invok
 def test_runs_and_reports_name_the_agent(own: Shop, invoke: Invoke) -> None:
     assert "\nagent command: sh agent.sh\n" in invoke("run", "--no-improve").stdout
     run_id = json.loads(invoke("runs", "list", "--json").stdout)[0]["run"]["id"]
-    assert "agent `command: sh agent.sh`" in invoke("report", run_id, "--format", "markdown").stdout
+    assert "agent `command: sh agent.sh`" in invoke("report", run_id, "--format", "md").stdout
     assert '"command: sh agent.sh"' in invoke("report", run_id, "--format", "junit").stdout
     assert json.loads(invoke("report", run_id, "--format", "json").stdout)["run"]["engine"]["agent"] == (
         "command: sh agent.sh"

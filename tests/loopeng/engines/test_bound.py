@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,13 +25,21 @@ def refuse(request: TextRequest) -> str:
 
 
 def test_a_call_that_breaks_gives_its_seed_back_where_none_came_after_it() -> None:
-    engine = MeteredEngine(ScriptedEngine(refuse), REQUEST)
+    begun = threading.Event()
+
+    def replies(request: TextRequest) -> str:
+        content = request.messages[-1].content
+        begun.set() if content == "go on" else begun.wait(60 if "later" in content else 0)
+        return refuse(request)
+
+    engine = MeteredEngine(ScriptedEngine(replies), REQUEST)
     with pytest.raises(EngineError, match="out of steam"):
         engine.generate("break")
     assert engine.broke and engine.generate("go on").text == "7" and not engine.broke
+    begun.clear()
 
     async def two() -> list[object]:
-        return await asyncio.gather(engine.agenerate("break"), engine.agenerate("go on"), return_exceptions=True)
+        return await asyncio.gather(engine.agenerate("break later"), engine.agenerate("go on"), return_exceptions=True)
 
     broken, reply = asyncio.run(two())
     assert isinstance(broken, EngineError) and getattr(reply, "text", None) == "9"
