@@ -15,7 +15,7 @@ from loopeng.attempt.harness import Harness
 from loopeng.errors import EngineError, LoopError, UsageError
 from loopeng.evaluators import EvaluatorSource, build_evaluators
 from loopeng.live import arguments, live_sample, live_task
-from loopeng.ports import Agent, Evaluator, GenerateFunction, TextEngine
+from loopeng.ports import AgentSource, Evaluator, GenerateFunction, TextEngine
 from loopeng.queue_door import QueueDoor
 from loopeng.results import AttemptResult, RescoreResult, RunResult
 from loopeng.schema import Proposal, Task
@@ -36,7 +36,7 @@ class Loop(QueueDoor):
     """One database and one engine. A context manager; safe to keep open for the life of a program."""
 
     def __init__(
-        self, store: LoopStore, *, engine: TextEngine | GenerateFunction | None = None, agent: Agent | None = None
+        self, store: LoopStore, *, engine: TextEngine | GenerateFunction | None = None, agent: AgentSource | None = None
     ) -> None:
         self._store, self._engine, self._agent = store, engine, agent
         self._is_open = True
@@ -47,11 +47,12 @@ class Loop(QueueDoor):
         db: str | Path = "loop.db",
         *,
         engine: TextEngine | GenerateFunction | None = None,
-        agent: Agent | None = None,
+        agent: AgentSource | None = None,
     ) -> Self:
         """Open or make the database. ``engine`` is any ``(messages, params) -> text``, sync or async, or a TextEngine.
 
-        Without an engine each task's own ``engine:`` section is used.
+        ``agent`` is a function of an AgentContext, sync or async, or a compiled graph of LangGraph. Without one each
+        task's own ``agent:`` section is used, and without an engine its ``engine:`` section.
         """
         return cls(LoopStore.open(db), engine=engine, agent=agent)
 

@@ -10,7 +10,9 @@ LoopError (1)
 │   └── RevisionMismatchError         the text hash or revision named is not the one pending
 ├── BudgetStop (5)                a limit of the task was reached: saved, resume to go on
 ├── EngineError (4)               the engine or agent broke (infrastructure): retried, then an attempt in error
-│   └── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
+│   ├── AgentLimitError               the agent went past its time or output limit, and would again: not retried
+│   ├── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
+│   └── RetriesExhaustedError         the engine has retried itself, as often as it may: not retried once more
 ├── SandboxError (4)              generated code cannot be run safely here, or its sandbox died: not the code's fault
 └── StoreError (1)                the database cannot be used (newer schema, damaged, locked for too long)
     └── WrongDatabaseError (2)        the file named is no database of loopeng, or may not be written: name another one
@@ -19,6 +21,7 @@ LoopError (1)
 from __future__ import annotations
 
 __all__ = [
+    "AgentLimitError",
     "AlreadyDecidedError",
     "BudgetStop",
     "ConflictError",
@@ -26,6 +29,7 @@ __all__ = [
     "LoopError",
     "NotFoundError",
     "RequestRefusedError",
+    "RetriesExhaustedError",
     "RevisionMismatchError",
     "SandboxError",
     "StaleProposalError",
@@ -97,6 +101,14 @@ class EngineError(LoopError):
 
 class RequestRefusedError(EngineError):
     """The request itself cannot be served, for example a prompt longer than the context."""
+
+
+class RetriesExhaustedError(EngineError):
+    """The engine broke, and has tried again itself."""
+
+
+class AgentLimitError(EngineError):
+    """The agent took longer, or said more, than the task allows."""
 
 
 class SandboxError(LoopError):

@@ -25,8 +25,7 @@ from loopeng.attempt.events import AttemptFinished, RunFinished, RunStarted, Sam
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.judging import judged
 from loopeng.errors import ConflictError, NotFoundError, UsageError
-from loopeng.evaluators.parts import walk_parts
-from loopeng.evaluators.python import FunctionEvaluator
+from loopeng.evaluators.parts import runs_own_code
 from loopeng.ports import Evaluator
 from loopeng.run_records import Record, RunRecords
 from loopeng.schema import Attempt, Run, Sample, SampleResult, Task
@@ -80,7 +79,7 @@ def rescore(harness: Harness, run_id: str, *, resume: bool = False, jobs: int | 
 
 
 def _jobs(evaluators: Iterable[Evaluator]) -> int:
-    if any(isinstance(each, FunctionEvaluator) for _, each in walk_parts(evaluators)):
+    if runs_own_code(evaluators):
         return 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST_JOBS)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from loopeng.attempt.anchors import judge_anchors
 from loopeng.attempt.budget import Budget
 from loopeng.attempt.events import EngineChanged, PromptFileBehind, RunFinished, RunStarted, TemplateChanged
-from loopeng.attempt.graph import attempt_graph
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.state import AttemptContext
-from loopeng.errors import BudgetStop, ConflictError, NotFoundError, UsageError
+from loopeng.errors import BudgetStop, ConflictError, LoopError, NotFoundError, UsageError
+from loopeng.evaluators.parts import runs_own_code
 from loopeng.patterns.miner import mine
 from loopeng.prompts import text_hash
 from loopeng.run_summary import RunSummary, SplitSummary, summarize
 from loopeng.schema import PromptVersion, Run, Sample, Task
 from loopeng.schema.attempts import RunStatus
+from loopeng.schema.engine_section import KEYS_OF_TRANSPORT
 from loopeng.schema.task import BudgetSpec
+from loopeng.side_by_side import make_attempts
 from loopeng.store import hold_lease
 
 __all__ = ["RunSummary", "SplitSummary", "execute_run", "run_suite", "summarize"]
 
-_STEPS_PER_ATTEMPT = 4  # of the graph: generate, evaluate, decide, retry
+_NO_WORK = ("path", "prompt", "file_rules", "limits", "improve", "gate", "approval", "run", "dataset")
 
 
 def run_suite(
@@ -72,7 +75,7 @@ def execute_run(  # noqa: PLR0913  the gate sets each of them
     references: Mapping[str, Sequence[str]] | None = None,
     before_finish: Callable[[RunStatus], object] | None = None,
 ) -> Run:
-    """Make every (sample, repeat) that has no result yet; one at a time. May run in any thread.
+    """Make every (sample, repeat) that has no result yet, side by side where the engine takes that. In any thread.
 
     ``max_attempts`` and ``repeats`` default to the task's, ``limits`` to none. A limit ends the run as "budget",
     Ctrl-C as "interrupted" (and is raised again); both can be resumed, as can a run whose process was killed.
@@ -102,17 +105,26 @@ def _attempt_all(context: AttemptContext, repeats: int) -> tuple[RunStatus, str 
     finished = {(result.sample_id, result.repeat) for result in store.sample_results(run.id)}
     pairs = [(sample_id, repeat) for repeat in range(repeats) for sample_id in context.samples]
     todo = [pair for pair in pairs if pair not in finished]
-    graph, num_steps = attempt_graph(), 10 + _STEPS_PER_ATTEMPT * context.max_attempts
     context.harness.on_event(RunStarted(run, len(pairs), len(pairs) - len(todo)))
     try:
-        for sample_id, repeat in todo:
-            graph.invoke({"sample_id": sample_id, "repeat": repeat}, {"recursion_limit": num_steps}, context=context)
+        make_attempts(context, todo, _num_threads(context.harness, len(todo)))
     except BudgetStop as stop:
         return "budget", str(stop)
     except KeyboardInterrupt:
         store.finish_run(run.id, "interrupted", "interrupted")
         raise
     return "finished", None
+
+
+def _num_threads(harness: Harness, num_pairs: int) -> int:
+    """As many as the engine takes; where code of the user's runs, which may not bear that, only if the task says so."""
+    own_code = getattr(harness.agent, "reference", None) != "llm" or runs_own_code(harness.evaluators)
+    if num_pairs < 2 or (own_code and harness.task.engine.concurrency is None):
+        return 1
+    try:
+        return min(harness.engine.describe().concurrency, num_pairs)
+    except LoopError:  # the engine cannot be made: the attempts tell it, sample by sample
+        return 1
 
 
 def _budget(harness: Harness, run: Run, limits: BudgetSpec) -> Budget:
@@ -162,7 +174,7 @@ def _reopen(harness: Harness, run_id: str | None) -> Run:
 
 def _changed_keys(before: Task, after: Task) -> list[str]:
     """The keys that decide what a run does and differ. Limits may be raised; thresholds and improvement are no work."""
-    free = {"path", "prompt", "file_rules", "limits", "improve", "gate", "approval", "run", "dataset"}
+    free: dict[str, Any] = dict.fromkeys(_NO_WORK, True) | {"engine": set(KEYS_OF_TRANSPORT)}
     old, new = (task.model_dump(mode="json", by_alias=True, exclude=free) for task in (before, after))
     for keys, task in ((old, before), (new, after)):
         keys |= {"prompt.name": task.prompt.name, "run.seed": task.run.seed, "run.repeats": task.run.repeats}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from loopeng.agents import check_agent
 from loopeng.dataset import Row
-from loopeng.engines.model_names import MODEL_DRAFTER, drafter_names, problems_of_names
+from loopeng.engines.engine_keys import problems_of_kind
+from loopeng.engines.model_names import MODEL_DRAFTER, drafter_names
 from loopeng.errors import TaskError
 from loopeng.evaluators import build_evaluators, spec_problems
 from loopeng.evaluators.base import TARGET
@@ -45,11 +47,11 @@ def _dataset(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
 
 def _agent(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
     agent = task.agent
-    if agent.kind == "command":
-        message = "agent: command agents are not available yet"
-        yield Problem(("agent", "command"), message, 'use a Python function: agent: {python: "module:function"}')
-    elif agent.python is not None:
-        yield from _reference(("agent", "python"), agent.python, source)
+    try:
+        check_agent(agent, source.base_dir)
+    except TaskError as error:
+        loc = ("agent", agent.kind)
+        yield Problem(loc, f"{key_path(loc)}: {error.message}", error.suggestion)
 
 
 def _reference(loc: Loc, reference: str, source: TaskSource) -> Iterator[Problem]:
@@ -70,13 +72,9 @@ def _engine(engine: EngineSpec, source: TaskSource) -> Iterator[Problem]:
         if name not in DRAFTER_NAMES and not name.startswith(MODEL_DRAFTER):
             hint = did_you_mean(name, DRAFTER_NAMES) or f"there is: {', '.join(DRAFTER_NAMES)}, {MODEL_DRAFTER}NAME"
             yield Problem(("engine", "drafter"), f"engine.drafter: unknown drafter {name!r}", hint)
+    yield from problems_of_kind(engine, source.base_dir)
     if engine.kind == "scripted":
         yield from _script(engine.script, source)
-    else:
-        yield from problems_of_names(engine, source.base_dir)
-        if engine.script is not None:
-            hint = "write kind: scripted, or remove the key"
-            yield Problem(("engine", "script"), f"engine.script does not go with kind {engine.kind}", hint)
 
 
 def _temperatures(task: TaskFile) -> Iterator[Problem]:

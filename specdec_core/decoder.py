@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specdec_core.controller import Controller
 from specdec_core.drafters.base import DraftContext
-from specdec_core.errors import DrafterError
+from specdec_core.errors import DrafterError, in_field
 from specdec_core.logprobs import TokenLogprobs, token_logprobs
 from specdec_core.metrics import DecodeStats
 from specdec_core.models.base import TargetModel, check_prompt, round_up
@@ -88,7 +88,8 @@ def _prefill(generation: Generation) -> None:
     """Read the prompt and emit the token it yields."""
     started = generation.controller.clock()
     prompt_ids, target, stats = generation.prompt_ids, generation.target, generation.stats
-    check_prompt(target, prompt_ids)  # before a drafter reads it
+    with in_field("prompt"):
+        check_prompt(target, prompt_ids)  # before a drafter reads it
     generation.controller.begin(generation.context, stats)
     logits: Tensor = target.prefill(prompt_ids)
     verdict = generation.verify(logits.unsqueeze(0), Draft(), generation.pipeline, ())

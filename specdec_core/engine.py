@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -108,7 +108,7 @@ class Engine:
 
     def stream(
         self, request: GenerationRequest, on_round: Callable[[Round], None] | None = None
-    ) -> Iterator[GenerationChunk]:
+    ) -> Generator[GenerationChunk, None, None]:
         """The text as it grows: a chunk after prefill and after every pass, the last one with the output.
 
         Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
@@ -119,13 +119,11 @@ class Engine:
                 if round_ is not None and on_round is not None:
                     on_round(round_)
                 if not generation.stopper.finished:
-                    new_ids = tuple(generation.generated_ids[num_told:])
-                    num_told += len(new_ids)
-                    yield GenerationChunk(generation.stopper.take_text(), new_ids)
-            new_ids = tuple(generation.generated_ids[num_told:])
+                    yield (chunk := _chunk(generation, num_told))
+                    num_told += len(chunk.token_ids)
             output = self._output(generation)
             self._remember(output.prompt_token_ids, output.token_ids)
-            yield GenerationChunk(generation.stopper.take_text(), new_ids, output)
+            yield _chunk(generation, num_told, output)
 
     def remember(self, text: str) -> None:
         """Let later drafts follow ``text``, for example an answer found good elsewhere. No text depends on it.
@@ -207,6 +205,12 @@ def _check_verification(verification: str, exactness: Exactness | None) -> None:
             'verification="rejection" keeps the law of plain decoding, not its text, so it cannot be had with '
             'exactness="bitwise": load the model with exactness="law", or verify by match'
         )
+
+
+def _chunk(generation: Generation, num_told: int, output: GenerationOutput | None = None) -> GenerationChunk:
+    """What is new after the first ``num_told`` tokens."""
+    new_ids = tuple(generation.generated_ids[num_told:])
+    return GenerationChunk(generation.stopper.take_text(), new_ids, output, tuple(generation.logprobs[num_told:]))
 
 
 def _rounds(generation: Generation) -> Generator[Round | None, None, None]:

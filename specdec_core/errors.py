@@ -13,6 +13,9 @@ SpecDecError
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = [
     "CacheRollbackError",
     "ContextOverflowError",
@@ -23,6 +26,7 @@ __all__ = [
     "RequestError",
     "SpecDecError",
     "VocabularyMismatchError",
+    "in_field",
 ]
 
 
@@ -31,7 +35,9 @@ class SpecDecError(Exception):
 
 
 class RequestError(SpecDecError, ValueError):
-    """The request cannot be served as it stands."""
+    """The request cannot be served as it stands. ``field`` names the part of it that is wrong, where that is known."""
+
+    field: str | None = None
 
 
 class ContextOverflowError(RequestError):
@@ -60,3 +66,21 @@ class CacheRollbackError(SpecDecError):
 
 class DrafterError(SpecDecError):
     """A drafter raised, or proposed tokens that cannot be verified."""
+
+
+@contextmanager
+def in_field(name: str) -> Iterator[None]:
+    """Errors of a request that come out of the block are about its field ``name``, unless they name one already.
+
+    >>> try:
+    ...     with in_field("prompt"):
+    ...         raise RequestError("no tokens")
+    ... except RequestError as error:
+    ...     print(error.field)
+    prompt
+    """
+    try:
+        yield
+    except RequestError as error:
+        error.field = error.field or name
+        raise

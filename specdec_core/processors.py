@@ -148,5 +148,7 @@ def _checked(token_ids: Sequence[int], logits: Tensor, setting: str) -> Tensor:
     vocab_size = logits.shape[-1]
     outside = [token_id for token_id in token_ids if not 0 <= token_id < vocab_size]
     if outside:
-        raise VocabularyMismatchError(f"{setting} names ids outside 0..{vocab_size - 1}: {outside!r}")
+        error = VocabularyMismatchError(f"{setting} names ids outside 0..{vocab_size - 1}: {outside!r}")
+        error.field = setting
+        raise error
     return torch.tensor(token_ids, dtype=torch.long, device=logits.device)

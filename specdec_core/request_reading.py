@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specdec_core.errors import RequestError
+from specdec_core.errors import RequestError, in_field
 from specdec_core.loading import LoadedModel
 from specdec_core.sampling import LogitsPipeline
 from specdec_core.stopping import StopChecker
@@ -25,14 +25,18 @@ class ReadRequest:
             raise RequestError(f"a GenerationRequest is needed, as GenerationRequest(prompt=...), not {request!r}")
         target, params = model.target, request.sampling
         self._model, self._params = model, params
-        self.prompt_ids = _prompt_ids(request, model)
+        with in_field("prompt"):
+            self.prompt_ids = _prompt_ids(request, model)
         self.eos_token_ids = tuple(sorted(model.tokenizer.eos_token_ids))
-        self.reference_ids = tuple(tuple(model.tokenizer.encode(text)) for text in request.reference_texts)
+        with in_field("reference_texts"):
+            self.reference_ids = tuple(tuple(model.tokenizer.encode(text)) for text in request.reference_texts)
         self.max_new_tokens = min(params.max_tokens, max(target.context_length - len(self.prompt_ids), 1))
         self.constraint: GrammarConstraint | None = None
         if request.structured is not None:
-            self.constraint = make_constraint(request.structured, model.tokenizer, target.vocab_size)
-        self.bad_word_ids = self._bad_word_ids(params.bad_words)
+            with in_field("structured"):
+                self.constraint = make_constraint(request.structured, model.tokenizer, target.vocab_size)
+        with in_field("bad_words"):
+            self.bad_word_ids = self._bad_word_ids(params.bad_words)
         self.pipeline = LogitsPipeline(
             params,
             self.prompt_ids,
@@ -55,7 +59,8 @@ class ReadRequest:
     def _stop_tokens(self, stop: Sequence[str]) -> dict[int, str]:
         """The stop strings that are special tokens: one id each, and no text when decoded."""
         tokenizer = self._model.tokenizer
-        ids_of = {text: tokenizer.encode(text) for text in stop}
+        with in_field("stop"):
+            ids_of = {text: tokenizer.encode(text) for text in stop}
         return {ids[0]: text for text, ids in ids_of.items() if len(ids) == 1 and not tokenizer.decode(ids)}
 
     def _bad_word_ids(self, words: Sequence[str]) -> list[tuple[int, ...]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
     from llguidance._lib import JsonCompileOptions
 
-__all__ = ["ForcedDrafter", "GrammarConstraint", "make_constraint"]
+__all__ = ["ForcedDrafter", "GrammarConstraint", "can_hold_forms", "make_constraint"]
 
 # As json.dumps writes. Free white space would let a small model write blanks for ever; an escape like "\u0061" would
 # let it write a known name as if it were an unknown one.
@@ -155,6 +156,12 @@ class ForcedDrafter:
     def end(self) -> None:
         """End the other drafter."""
         self._drafter.end()
+
+
+def can_hold_forms(tokenizer: Any) -> bool:
+    """The extra [structured] is installed, and this tokenizer can be read for grammars."""
+    readable = hasattr(tokenizer, "fast_tokenizer_json") and bool(tokenizer.eos_token_ids)
+    return readable and find_spec("llguidance") is not None
 
 
 def make_constraint(structured: StructuredOutput, tokenizer: Any, vocab_size: int) -> GrammarConstraint:

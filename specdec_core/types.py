@@ -157,9 +157,11 @@ class GenerationOutput:
 class GenerationChunk:
     """A piece of a stream: whole characters only, never text that a stop string could still take back.
 
-    The last chunk carries ``output``; the texts of all chunks make ``output.text``.
+    The last chunk carries ``output``; the texts of all chunks make ``output.text``, and so with ``token_ids`` and
+    ``logprobs``.
     """
 
     text: str
     token_ids: tuple[int, ...] = ()
     output: GenerationOutput | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()  # of token_ids, where the request wants them

@@ -51,6 +51,12 @@ LAYERS = {
         ["decoder"],
         ["engine"],
         ["audit", "testing", "replay"],
+        ["server.refusals", "server.wire"],
+        ["server.access", "server.metrics"],
+        ["server.reading", "server.worker"],
+        ["server.replies", "server.streaming"],
+        ["server.app"],
+        ["server"],
         ["__init__"],
         ["profile"],
         ["cli"],
@@ -70,7 +76,7 @@ LAYERS = {
         ["dataset", "task_source", "task_checks", "task_file", "task_schema", "starter"],
         ["attempt"],
         ["patterns"],
-        ["run_summary", "run_records", "runner", "rescoring", "live"],
+        ["run_summary", "run_records", "side_by_side", "runner", "rescoring", "live"],
         [
             "improve.rules",
             "improve.choosing",
@@ -114,6 +120,9 @@ ROOMS = {
         "matplotlib": ["specdec_core/profile/report.py"],
         "typer": ["specdec_core/cli/**"],
         "llguidance": ["specdec_core/structured.py"],
+        "prometheus_client": ["specdec_core/server/**"],
+        "starlette": ["specdec_core/server/**"],
+        "uvicorn": ["specdec_core/server/**"],
         "loopeng": [],
         "langgraph": [],
         "langchain_core": [],
@@ -123,8 +132,8 @@ ROOMS = {
     },
     "loopeng": {
         "specdec_core": ["loopeng/engines/specdec.py"],
-        "langgraph": ["loopeng/attempt/**", "loopeng/improve/**"],
-        "langchain_core": ["loopeng/attempt/**", "loopeng/improve/**"],
+        "langgraph": ["loopeng/agents/graphs.py", "loopeng/attempt/**", "loopeng/improve/**"],
+        "langchain_core": ["loopeng/agents/graphs.py", "loopeng/attempt/**", "loopeng/improve/**"],
         "sqlmodel": ["loopeng/store/**"],
         "sqlalchemy": ["loopeng/store/**"],
         "alembic": ["loopeng/store/**"],
@@ -132,7 +141,7 @@ ROOMS = {
         "pydantic_settings": ["loopeng/settings.py"],
         "scipy": ["loopeng/improve/**", "loopeng/patterns/**", "loopeng/run_statistics.py"],
         "sklearn": ["loopeng/patterns/**"],
-        "httpx": ["loopeng/improve/**"],
+        "httpx": ["loopeng/engines/openai_transport.py", "loopeng/improve/**"],
         "gepa": ["loopeng/gepa_bridge.py"],
         "jsonschema": ["loopeng/evaluators/**"],
         "rapidfuzz": ["loopeng/evaluators/**"],
@@ -145,6 +154,9 @@ ROOMS = {
         "safetensors": [],
         "gguf": [],
         "huggingface_hub": [],
+        "prometheus_client": [],
+        "starlette": [],
+        "uvicorn": [],
     },
 }
 
@@ -158,7 +170,18 @@ SIZE_EXCEPTIONS: dict[str, str] = {
 
 NO_EXPORTS = ["loopeng/store/migrations/**", "**/__main__.py"]  # run by path or by -m, never imported from
 FORBIDDEN = ["**/utils.py", "loopeng/**/models.py", "loopeng/models.py"]
-HEAVY = {"torch", "transformers", "langgraph", "langchain_core", "numpy", "scipy", "sklearn", "httpx"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "langgraph",
+    "langchain_core",
+    "numpy",
+    "scipy",
+    "sklearn",
+    "httpx",
+    "starlette",
+    "uvicorn",
+}
 
 
 @BOTH

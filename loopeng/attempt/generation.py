@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,7 +16,7 @@ from loopeng.attempt.retry import Move, first_move
 from loopeng.attempt.seeds import attempt_seed
 from loopeng.attempt.state import AttemptContext, Desk
 from loopeng.engines import MeteredEngine, finish
-from loopeng.errors import EngineError, RequestRefusedError, TaskError
+from loopeng.errors import AgentLimitError, EngineError, RequestRefusedError, RetriesExhaustedError, TaskError
 from loopeng.ports import AgentContext, AgentResult, TextRequest
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Attempt, FaultSide, Usage, utc_now
@@ -29,6 +31,7 @@ ERROR_SIDES: dict[str, FaultSide] = {
 """Whose fault an attempt in error is, by its finish reason: what broke before there was a text to judge."""
 
 _RESULT = TypeAdapter(AgentResult)
+_FINAL = (AgentLimitError, RequestRefusedError, RetriesExhaustedError)  # another try is of no use
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,9 @@ def make_attempt(context: AttemptContext, desk: Desk, attempt_index: int) -> Att
         move, answer = Move("first", (), 0.0), _Answer(_nothing("prompt_error"), Usage(), error=str(error))
     else:
         move = desk.move or first_move(instructions, context.harness.task.temperature(attempt_index))
-        engine = MeteredEngine(context.harness.engine, _request(context, desk, move, seed))
-        agent_context = _agent_context(desk, attempt_index, instructions, move, engine, seed)
-        answer = _run_agent(context, desk, agent_context, engine)
+        with closing(MeteredEngine(context.harness.engine, _request(context, desk, move, seed))) as engine:
+            agent_context = _agent_context(context, desk, attempt_index, instructions, move, engine)
+            answer = _run_agent(context, desk, agent_context, engine)
     return Attempt(
         run_id=context.run.id,
         sample_id=desk.sample.id,
@@ -96,7 +99,7 @@ def _request(context: AttemptContext, desk: Desk, move: Move, seed: int) -> Text
 
 
 def _agent_context(
-    desk: Desk, attempt_index: int, instructions: str, move: Move, engine: MeteredEngine, seed: int
+    context: AttemptContext, desk: Desk, attempt_index: int, instructions: str, move: Move, engine: MeteredEngine
 ) -> AgentContext:
     return AgentContext(
         instructions=instructions,
@@ -106,8 +109,9 @@ def _agent_context(
         feedback=move.feedback,
         earlier_outputs=tuple(attempt.text for attempt in desk.in_order),
         attempt_index=attempt_index,
-        seed=seed,
+        seed=engine.seed,
         temperature=move.temperature,
+        budget=context.budget.left(),
     )
 
 
@@ -122,9 +126,9 @@ def _run_agent(context: AttemptContext, desk: Desk, agent_context: AgentContext,
             result: str | AgentResult = finish(context.harness.agent(agent_context))
             result = _storable(result, engine)
             return _Answer(result, _larger(result.usage, engine.usage), time.perf_counter() - started)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever breaks in there is a value, not the end
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001  a value, not the end
             failure = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
-            if num_failures >= len(delays_s) or isinstance(error, RequestRefusedError):
+            if num_failures >= len(delays_s) or isinstance(error, _FINAL):
                 nothing = _nothing("engine_error" if engine.broke else "agent_error")
                 return _Answer(nothing, engine.usage, time.perf_counter() - started, failure)
         num_failures += 1
@@ -142,12 +146,11 @@ def _storable(result: str | AgentResult, engine: MeteredEngine) -> AgentResult:
         result = AgentResult(text=result)
     if not isinstance(result.text, str):
         raise EngineError(f"the agent's text is {type(result.text).__name__}, not a string")
-    reply = engine.last_reply
     storable = replace(
         result,
         text=result.text.encode("utf-8", "replace").decode("utf-8"),  # a lone surrogate cannot be stored
         trajectory=json.loads(json.dumps(result.trajectory, default=str)),
-        fingerprint=result.fingerprint or (reply.fingerprint if reply is not None else None),
+        fingerprint=result.fingerprint or engine.fingerprint,
     )
     try:
         return _RESULT.validate_python(vars(storable))

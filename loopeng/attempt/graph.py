@@ -10,9 +10,12 @@ Rows under natural keys are the state, so there is no checkpointer; engine and s
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 from functools import cache
 from typing import Protocol
 
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
@@ -55,8 +58,8 @@ def _compile(contexts: Contexts) -> AttemptGraph:
         AttemptState, context_schema=AttemptContext, input_schema=AttemptInput, output_schema=AttemptOutcome
     )
     graph.add_node("load", _opening(contexts))
-    graph.add_node("generate", _step(nodes.generate, contexts))
-    graph.add_node("evaluate", _step(nodes.evaluate, contexts))
+    graph.add_node("generate", _step(_apart(nodes.generate), contexts))
+    graph.add_node("evaluate", _step(_apart(nodes.evaluate), contexts))
     graph.add_node("decide", _step(nodes.decide, contexts))
     graph.add_node("retry", _step(nodes.retry, contexts))
     graph.add_node("record", _closing(contexts))
@@ -80,6 +83,22 @@ def _step(step: _Step, contexts: Contexts) -> _Node:
             return step(state, context)
 
     return node
+
+
+def _apart(step: _Step) -> _Step:
+    """Graphs that agents and evaluators run are no part of this one: its step limit and checkpoints are not theirs.
+
+    Callbacks are: who traces the program around sees them.
+    """
+
+    def run(state: AttemptState, context: AttemptContext) -> AttemptState:
+        around = var_child_runnable_config.get() or {}
+        seen = RunnableConfig(callbacks=around.get("callbacks"), tags=around.get("tags") or [])
+        surroundings = copy_context()
+        surroundings.run(var_child_runnable_config.set, seen)
+        return surroundings.run(step, state, context)
+
+    return run
 
 
 def _opening(contexts: Contexts) -> _Node:

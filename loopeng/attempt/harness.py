@@ -10,7 +10,7 @@ from loopeng.agents import as_agent, build_agent
 from loopeng.attempt.events import ProgressEvent
 from loopeng.engines import LazyEngine, as_engine, build_engine
 from loopeng.evaluators import EvaluatorSource, build_evaluators
-from loopeng.ports import Agent, Evaluator, GenerateFunction, TextEngine
+from loopeng.ports import Agent, AgentSource, Evaluator, GenerateFunction, TextEngine
 from loopeng.schema import Task
 from loopeng.store import LoopStore
 
@@ -40,7 +40,7 @@ class Harness:
         task: Task,
         *,
         engine: TextEngine | GenerateFunction | None = None,
-        agent: Agent | None = None,
+        agent: AgentSource | None = None,
         evaluators: Sequence[EvaluatorSource] | None = None,
         on_event: Callable[[ProgressEvent], None] | None = None,
     ) -> Self:

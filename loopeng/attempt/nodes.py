@@ -26,7 +26,7 @@ def load(state: AttemptState, context: AttemptContext) -> AttemptState:
 
 def generate(state: AttemptState, context: AttemptContext) -> AttemptState:
     """Make a draft of the attempt. Raises BudgetStop before it where a limit is reached."""
-    context.budget.check()
+    context.budget.begin()
     desk = context.desk(state)
     desk.draft = make_attempt(context, desk, state["attempt_index"])
     return {}
@@ -44,6 +44,7 @@ def evaluate(state: AttemptState, context: AttemptContext) -> AttemptState:
         desk.attempts[attempt.attempt_index] = attempt
         context.budget.count(attempt)
     else:  # somebody else works on this run as well: what was saved first counts
+        context.budget.drop()
         saved = store.attempts(context.run.id, desk.sample.id, desk.repeat)
         desk.attempts = {attempt.attempt_index: attempt for attempt in saved}
     desk.draft = None

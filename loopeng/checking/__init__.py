@@ -1,4 +1,4 @@
-"""What can be known of a task before a model is loaded.
+"""What can be known of a task before a run.
 
 ::
 
@@ -9,9 +9,11 @@
     last_run       what the database knows, read without changing it
     forecast       the power the gate is going to have
     cost           attempts, tokens and time of a run, and whether the limits allow them
+    asking         the first prompt, to the engine: only where somebody wants that
     whole          all of it
 """
 
+from loopeng.checking.asking import ask_engine
 from loopeng.checking.baselines import Baseline, Baselines, TargetTrial, try_baselines
 from loopeng.checking.cost import CostEstimate, LimitReached, Spending, estimate_cost
 from loopeng.checking.fields import FieldUse, find_field_use
@@ -35,6 +37,7 @@ __all__ = [
     "Spending",
     "TargetTrial",
     "TaskCheck",
+    "ask_engine",
     "check_task",
     "estimate_cost",
     "find_field_use",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from loopeng.checking.last_run import LastRun
 from loopeng.checking.trying import estimated_tokens
-from loopeng.evaluators.parts import walk_parts
+from loopeng.evaluators.parts import runs_own_code, walk_parts
 from loopeng.ports import Evaluator
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Task
@@ -61,6 +61,7 @@ class CostEstimate:
     limits: tuple[LimitReached, ...]
     judge_calls: int = 0  # at most, where every reply can be read and none is in the cache
     anchor_calls: int = 0  # in every run
+    num_at_once: int = 1  # samples at work side by side, as far as the task alone tells
 
 
 def estimate_cost(task: Task, last_run: LastRun | None, evaluators: Sequence[Evaluator] = ()) -> CostEstimate:
@@ -73,10 +74,18 @@ def estimate_cost(task: Task, last_run: LastRun | None, evaluators: Sequence[Eva
         for each in (*bounds, None if seen is None else _as_before(seen, number))
     )
     assert least is not None and most is not None
-    limits = tuple(_limits_reached(task, least, expected, most))
+    at_once = _num_at_once(task, evaluators)
+    limits = tuple(_limits_reached(task, least, expected, most, at_once))
     judges = [(getattr(each, "num_questions", 0), getattr(each, "anchors", ())) for _, each in walk_parts(evaluators)]
     questions, on_anchors = sum(asked for asked, _ in judges), sum(asked * len(anchors) for asked, anchors in judges)
-    return CostEstimate(number, least, most, expected, limits, int(most.attempts) * questions, on_anchors)
+    judge_calls = int(most.attempts) * questions
+    return CostEstimate(number, least, most, expected, limits, judge_calls, on_anchors, at_once)
+
+
+def _num_at_once(task: Task, evaluators: Sequence[Evaluator]) -> int:
+    """What a run does by itself: it keeps code of the user's to one thread unless the task says how many."""
+    own_code = task.agent.kind != "llm" or runs_own_code(evaluators)
+    return 1 if own_code and task.engine.concurrency is None else min(task.engine.num_at_once, len(task.samples))
 
 
 def _bounds(task: Task, number: int) -> tuple[Spending, Spending]:
@@ -116,7 +125,9 @@ def _earlier_answers(task: Task) -> int:
     return sum(range(task.loop.max_attempts)) if task.loop.retry == "feedback" else 0
 
 
-def _limits_reached(task: Task, least: Spending, expected: Spending | None, most: Spending) -> Iterator[LimitReached]:
+def _limits_reached(
+    task: Task, least: Spending, expected: Spending | None, most: Spending, at_once: int
+) -> Iterator[LimitReached]:
     """What is needed at least counts first, then what is expected; the most only where nothing is expected."""
     limits = task.limits
     for key, limit, name in (
@@ -127,6 +138,8 @@ def _limits_reached(task: Task, least: Spending, expected: Spending | None, most
         sources: list[tuple[_Source, Spending | None]] = [("least", least), ("expected", expected)]
         for by, spending in [*sources, ("most", most if expected is None else None)]:
             needed: float | None = getattr(spending, name, None)
+            if name == "seconds" and needed is not None:
+                needed /= at_once  # the limit is one of wall time
             if limit is not None and needed is not None and needed > limit:
                 yield LimitReached(f"limits.{key}", limit, needed, by)
                 break

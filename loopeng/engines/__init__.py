@@ -1,4 +1,4 @@
-"""Text engines: the speculative core, a scripted one for tests and docs, and any callable of the user's.
+"""Text engines: the speculative core, OpenAI-compatible servers, a script for tests, any callable of the user's.
 
 Nothing heavy is imported here: each kind loads its room when it is built.
 """
@@ -28,7 +28,8 @@ __all__ = [
 def build_engine(spec: EngineSpec, base_dir: Path | None = None) -> TextEngine:
     """Make the engine a task names; scripts are found relative to ``base_dir``.
 
-    Raises TaskError where the script is missing or wrong, EngineError where the model cannot be loaded.
+    Raises TaskError where the script is missing or wrong, EngineError where the model cannot be loaded, UsageError
+    where the environment does not hold the key of a server.
     """
     return _BUILDERS[spec.kind](spec, base_dir)
 
@@ -39,6 +40,12 @@ def _build_specdec(spec: EngineSpec, base_dir: Path | None) -> TextEngine:
     return SpecDecEngine.from_spec(spec, base_dir)
 
 
+def _build_openai(spec: EngineSpec, base_dir: Path | None) -> TextEngine:
+    from loopeng.engines.openai_http import OpenAIEngine
+
+    return OpenAIEngine.from_spec(spec, base_dir)
+
+
 def _build_scripted(spec: EngineSpec, base_dir: Path | None) -> TextEngine:
     from loopeng.engines.scripted import ScriptedEngine
 
@@ -47,5 +54,6 @@ def _build_scripted(spec: EngineSpec, base_dir: Path | None) -> TextEngine:
 
 _BUILDERS: dict[str, Callable[[EngineSpec, Path | None], TextEngine]] = {
     "specdec": _build_specdec,
+    "openai": _build_openai,
     "scripted": _build_scripted,
 }

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["finish"]
+from loopeng.errors import AgentLimitError
+
+__all__ = ["call_within", "finish"]
+
+T = TypeVar("T")
+_ENDING_S = 5.0  # how long a coroutine that is cancelled may clean up before it is left alone
 
 
-def finish(value: Any) -> Any:
+def finish(value: Any, limit_s: float | None = None) -> Any:
     """The value itself, or what it yields when awaited. Raises whatever the coroutine raises.
+
+    At Ctrl-C, and after ``limit_s`` (then AgentLimitError), the coroutine is cancelled and may clean up.
 
     >>> async def answer():
     ...     return 42
@@ -29,13 +37,63 @@ def finish(value: Any) -> Any:
     loop, thread = _private_loop()
     if threading.current_thread() is thread:  # called by a coroutine that runs there: its loop is busy with us
         with ThreadPoolExecutor(max_workers=1) as pool:
-            return pool.submit(asyncio.run, _awaited(value)).result()
-    future = asyncio.run_coroutine_threadsafe(_awaited(value), loop)
+            return pool.submit(asyncio.run, asyncio.wait_for(_awaited(value), limit_s)).result()
+    ended = threading.Event()
+    future = asyncio.run_coroutine_threadsafe(_told(value, ended), loop)
     try:
-        return future.result()
-    except BaseException:
-        future.cancel()  # Ctrl-C while waiting: the coroutine ends as well
+        outcome = future.result(limit_s)
+    except BaseException as error:
+        if not future.cancel():
+            raise  # it is the coroutine's own
+        ended.wait(_ENDING_S)
+        if isinstance(error, TimeoutError):
+            raise _overtime(limit_s) from None
         raise
+    if isinstance(outcome, _Stop):
+        raise outcome.error
+    return outcome
+
+
+def call_within(limit_s: float, function: Callable[..., T], *args: Any) -> T:
+    """What the function returns, or raises. Raises AgentLimitError where it takes longer: it is left alone then.
+
+    It runs in a daemon thread: nothing can stop a function from outside, but nobody has to wait for it either.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:  # noqa: BLE001  it comes out where the result is asked for
+            future.set_exception(error)
+
+    threading.Thread(target=copy_context().run, args=(run,), name="loopeng-limited", daemon=True).start()
+    try:
+        return future.result(limit_s)
+    except TimeoutError:
+        if future.done():
+            raise  # it is the function's own
+        raise _overtime(limit_s) from None
+
+
+def _overtime(limit_s: float | None) -> AgentLimitError:
+    return AgentLimitError(f"the agent took more than {round(limit_s or 0, 2):g} s")
+
+
+class _Stop:
+    """SystemExit or KeyboardInterrupt of a coroutine: raised inside the private loop, it would end it for everybody."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+async def _told(value: Awaitable[Any], ended: threading.Event) -> Any:
+    try:
+        return await value
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Stop(error)
+    finally:
+        ended.set()
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

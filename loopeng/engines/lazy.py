@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
-from loopeng.ports import EngineInfo, TextEngine, TextReply, TextRequest
+from loopeng.ports import Endpoint, EndpointEngine, EngineInfo, TextEngine, TextReply, TextRequest
 
 __all__ = ["LazyEngine"]
 
@@ -23,6 +24,10 @@ class LazyEngine:
 
     def describe(self) -> EngineInfo:
         return self._made().describe()
+
+    def endpoint(self, request: TextRequest) -> AbstractContextManager[Endpoint | None]:
+        engine = self._made()
+        return engine.endpoint(request) if isinstance(engine, EndpointEngine) else nullcontext()
 
     def _made(self) -> TextEngine:
         with self._lock:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from loopeng.engines.model_names import with_local_paths
 from loopeng.errors import EngineError, RequestRefusedError
-from loopeng.ports import EngineInfo, TextReply, TextRequest
+from loopeng.ports import Endpoint, EngineInfo, TextReply, TextRequest
 from loopeng.schema import Usage
 from loopeng.schema.task import EngineSpec
 from specdec_core.errors import RequestError, SpecDecError
@@ -19,11 +21,13 @@ from specdec_core.errors import RequestError, SpecDecError
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
     from specdec_core.metrics import DecodeStats
+    from specdec_core.server import Server
     from specdec_core.types import GenerationRequest
 
 __all__ = [
     "ModelChoice",
     "SpecDecEngine",
+    "can_serve",
     "examine_cache",
     "examine_device",
     "examine_embedded_models",
@@ -32,6 +36,7 @@ __all__ = [
 ]
 
 _loaded: dict[str, Engine] = {}  # by everything that decides what is loaded: a model is in memory once per process
+_serving: dict[int, Server] = {}  # by the engine it serves, which it keeps alive: started once, ended by the process
 _loading = threading.Lock()
 
 
@@ -73,14 +78,33 @@ class SpecDecEngine:
             fingerprint=output.fingerprint.digest,
         )
 
+    @contextmanager
+    def endpoint(self, request: TextRequest) -> Iterator[Endpoint | None]:
+        """This model over HTTP, on 127.0.0.1, under the request's settings; None without the extra [serve]."""
+        if not can_serve():
+            yield None
+            return
+        from specdec_core.server import RequestDefaults
+
+        server, asked = _server_of(self.engine), generation_request(request)
+        with server.grant(RequestDefaults(asked.sampling, asked.reference_texts)) as grant:
+            yield Endpoint(
+                url=server.url,
+                token=grant.token,
+                model=server.model,
+                usage=lambda: sum(map(_usage, list(grant.stats)), Usage()),
+            )
+
     def describe(self) -> EngineInfo:
         """Deterministic in bitwise mode only: elsewhere a near tie may fall another way with another draft."""
+        from specdec_core.structured import can_hold_forms
+
         description = self.engine.describe()
         return EngineInfo(
             kind="specdec",
             model=description.model,
             deterministic=description.fingerprint.exactness == "bitwise",
-            structured_output=_can_hold_schemas(self.engine),
+            structured_output=can_hold_forms(self.engine.model.tokenizer),
             fingerprint=description.fingerprint.digest,
             reference=self.reference,
             details=description.to_dict(),
@@ -159,6 +183,20 @@ def _engine_for(spec: EngineSpec) -> Engine:
         return _loaded[key]
 
 
+def can_serve() -> bool:
+    """Whether the extra [serve] is installed."""
+    return all(find_spec(name) is not None for name in ("prometheus_client", "starlette", "uvicorn"))
+
+
+def _server_of(engine: Engine) -> Server:
+    from specdec_core.server import Server
+
+    with _loading:
+        if id(engine) not in _serving:
+            _serving[id(engine)] = Server(engine).__enter__()
+        return _serving[id(engine)]
+
+
 def generation_request(request: TextRequest) -> GenerationRequest:
     """The request in the core's words."""
     from specdec_core.sampling import SamplingParams
@@ -171,16 +209,6 @@ def generation_request(request: TextRequest) -> GenerationRequest:
         sampling=SamplingParams(**sampling),
         reference_texts=request.reference_texts,
         structured=None if schema is None else StructuredOutput(json_schema=schema),
-    )
-
-
-def _can_hold_schemas(engine: Engine) -> bool:
-    """The extra [structured] is installed, and the model's tokenizer can be read for grammars."""
-    tokenizer = engine.model.tokenizer
-    return (
-        find_spec("llguidance") is not None
-        and hasattr(tokenizer, "fast_tokenizer_json")
-        and bool(tokenizer.eos_token_ids)
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from loopeng.evaluators.python import FunctionEvaluator
 from loopeng.ports import Evaluator
 
-__all__ = ["walk_parts"]
+__all__ = ["runs_own_code", "walk_parts"]
 
 
 def walk_parts(evaluators: Iterable[Evaluator], whole: str = "") -> Iterator[tuple[str, Evaluator]]:
@@ -17,3 +18,8 @@ def walk_parts(evaluators: Iterable[Evaluator], whole: str = "") -> Iterator[tup
         parts = getattr(evaluator, "parts", ())
         if isinstance(parts, list | tuple):
             yield from walk_parts((part for part in parts if isinstance(part, Evaluator)), name)
+
+
+def runs_own_code(evaluators: Iterable[Evaluator]) -> bool:
+    """Whether a function of the user's judges: nobody promised that it may be called from several threads at once."""
+    return any(isinstance(each, FunctionEvaluator) for _, each in walk_parts(evaluators))

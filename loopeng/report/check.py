@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,7 @@ from loopeng.improve.rules import CHARS_PER_TOKEN
 from loopeng.report.check_remarks import Remark, number_in_splits
 from loopeng.report.layout import columns, count
 from loopeng.schema import Task
+from loopeng.schema.task import AgentSpec, EngineSpec
 
 __all__ = ["check_document", "check_text"]
 
@@ -35,6 +37,7 @@ def check_document(check: TaskCheck, remarks: Sequence[Remark]) -> dict[str, Any
     tried = check.baselines
     return {
         "task": check.task.name,
+        "agent": check.task.agent.model_dump(mode="json", exclude_defaults=True) | {"kind": check.task.agent.kind},
         "samples": number_in_splits(check.task),
         "first_prompt": check.first_prompt,
         "fields": vars(check.fields),
@@ -60,11 +63,25 @@ def _task_text(task: Task) -> str:
     lines = [
         f"task {task.name}: {task.path or 'made in Python'}",
         f"samples     {len(task.samples)}: {splits}",
-        f"engine      {engine.kind} {engine.script if engine.kind == 'scripted' else engine.model}",
+        f"engine      {engine.kind} {_engine_name(engine)}",
+        *_agent_lines(task.agent),
         f"attempts    up to {task.loop.max_attempts}, retry {task.loop.retry}",
         f"evaluators  {', '.join(f'{spec.id} ({spec.type})' for spec in task.evaluators)}; pass: {task.pass_.mode}",
     ]
     return "\n".join(lines)
+
+
+def _engine_name(engine: EngineSpec) -> str | None:
+    if engine.kind == "openai":
+        return f"{engine.model} at {engine.base_url}"
+    return engine.script if engine.kind == "scripted" else engine.model
+
+
+def _agent_lines(agent: AgentSpec) -> Iterator[str]:
+    """The built-in agent goes without saying."""
+    if agent.kind != "llm":
+        again = "" if agent.replayable else ", not run again by reproduction, gate and hold-out"
+        yield f"agent       {agent.kind} {agent.python or shlex.join(agent.command or ())}{again}"
 
 
 def _prompt_text(check: TaskCheck) -> str:
@@ -130,7 +147,10 @@ def _cost_text(cost: CostEstimate, last_run: LastRun | None) -> str:
         anchors = f" and {cost.anchor_calls:,} about anchors" if cost.anchor_calls else ""
         lines.append(f"    plus up to {cost.judge_calls:,} calls of judges{anchors}; their tokens are not estimated")
     if cost.expected is not None and last_run is not None:
-        lines.append(f"    as {last_run.run_id} went: {_expected_text(cost.expected, last_run.tokens_per_second)}")
+        at_once = f", {cost.num_at_once} samples at a time" if cost.num_at_once > 1 else ""
+        lines.append(
+            f"    as {last_run.run_id} went: {_expected_text(cost.expected, last_run.tokens_per_second)}{at_once}"
+        )
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loopeng.checking import Baselines, CostEstimate, FieldUse, GateForecast, SelfTestResult, TaskCheck
+from loopeng.engines.specdec import can_serve
 from loopeng.prompts import PromptTemplate
 from loopeng.report.layout import count, excerpt
 from loopeng.schema import Task
@@ -34,6 +35,7 @@ def check_remarks(check: TaskCheck) -> list[Remark]:
     return [
         *_of_fields(check.fields, len(check.task.samples)),
         *_of_improvement(check.task),
+        *_of_agent(check.task),
         *_of_self_tests(check.self_tests),
         *_of_baselines(check.baselines, len(check.task.samples), all_tried=not check.left_out),
         *_of_left_out(check.left_out),
@@ -79,6 +81,15 @@ def _of_improvement(task: Task) -> Iterator[Remark]:
     if number_in["holdout"] == 0:
         yield Remark("note", "no hold-out samples, so a change is never looked at on unused data")
     yield from _of_autonomy(task)
+
+
+def _of_agent(task: Task) -> Iterator[Remark]:
+    if task.improve.enabled and task.agent.kind != "llm" and not task.agent.replayable:
+        hint = "say 'replayable: true' if it has no side effects"
+        yield Remark("note", f"the agent is not run again, so no proposal of this task is tested; {hint}")
+    if task.agent.command is not None and task.engine.kind == "specdec" and not can_serve():
+        hint = "the extra [serve] is not installed"
+        yield Remark("note", f"the agent's program will find no endpoint to ask the engine at: {hint}")
 
 
 def _least_pairs(alpha: float) -> int:

@@ -60,6 +60,7 @@ def _suite(report: RunReport, split: str, part: PartRates, records: Records) -> 
         "run": run.id,
         "prompt": f"{run.prompt_name} version {report.version.number}",
         "engine": " ".join(str(run.engine[key]) for key in ("kind", "model") if run.engine.get(key)),
+        **({"agent": run.own_agent} if run.own_agent is not None else {}),
         "seed": str(run.seed),
         "status": run.status,
         "judged_by": f"{report.task.run.on} attempt",

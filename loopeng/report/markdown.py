@@ -42,6 +42,8 @@ def _head(report: RunReport) -> Iterator[str]:
         f"engine {_code(engine)}",
         f"seed {run.seed}",
     ]
+    if run.own_agent is not None:
+        facts.append(f"agent {_code(run.own_agent)}")
     if run.rescore_of is not None:
         facts.append(f"outputs of {_code(run.rescore_of)} judged again")
     yield " · ".join(facts) + "\n"

@@ -102,6 +102,7 @@ def run_text(
     status = run.status + (f" ({run.stop_reason})" if run.stop_reason else "")
     lines = [
         f"run {run.id}  {run.task_name}, prompt {prompt}: {status}",
+        *([f"agent {run.own_agent}"] if run.own_agent is not None else []),
         "",
         _rates(summary, repeats),
         "",

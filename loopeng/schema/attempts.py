@@ -141,6 +141,12 @@ class Run(Noun):
         """Of kind rescore: the run whose outputs were judged again."""
         return self.engine.get(RESCORE_OF)
 
+    @property
+    def own_agent(self) -> str | None:
+        """The user's own agent as reports name it; None where the built-in one answered, or nobody noted who did."""
+        agent = self.engine.get("agent", "llm")
+        return None if agent == "llm" else agent or "an object of that process"
+
 
 class SampleResult(Noun):
     """How a sample ended in a run: written once, when no attempt is left to make. Unique by (run, sample, repeat)."""

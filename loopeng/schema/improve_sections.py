@@ -8,7 +8,8 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from loopeng.schema.base import Noun
-from loopeng.schema.sections import BudgetSpec, EngineSpec
+from loopeng.schema.engine_section import EngineSpec
+from loopeng.schema.sections import BudgetSpec
 
 __all__ = [
     "LONGEST_WAIT_S",

@@ -9,10 +9,10 @@ from pydantic import ConfigDict, Field, model_validator
 from loopeng.schema.base import Noun, Split
 
 __all__ = [
+    "COMMAND_TIME_LIMIT_S",
     "AgentSpec",
     "BudgetSpec",
     "DatasetSpec",
-    "EngineSpec",
     "EvaluatorSpec",
     "LoopSpec",
     "PassSpec",
@@ -22,6 +22,14 @@ __all__ = [
     "SelfTest",
 ]
 
+COMMAND_TIME_LIMIT_S = 600.0
+_KEYS_OF_KINDS = {
+    "time_limit_s": ("python", "command"),
+    "max_output_bytes": ("command",),
+    "env": ("command",),
+    "input": ("python",),
+    "output": ("python",),
+}  # of an agent: the kinds that a key goes with
 RetryName = Literal["resample", "feedback", "critique", "escalate"]
 
 
@@ -73,12 +81,42 @@ class DatasetSpec(Noun):
 
 
 class AgentSpec(Noun):
-    """What one attempt runs: ``llm`` (one engine call) or the user's own."""
+    """What one attempt runs: ``llm`` (one engine call) or the user's own, with the key ``python`` or ``command``."""
 
     kind: Literal["llm", "python", "command"] = "llm"
-    python: str | None = Field(None, description="module:function taking an AgentContext.")
-    command: tuple[str, ...] | None = Field(None, description="A program and its arguments.")
-    replayable: bool = Field(False, description="The agent has no side effects: the gate may run it again.")
+    python: str | None = Field(
+        None,
+        description="module:name of a function that takes an AgentContext (sync or async), of a compiled graph of "
+        "LangGraph, or of a function without parameters that makes one of these.",
+    )
+    command: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        description="A program and its arguments, run in the task file's folder: the attempt as JSON on standard "
+        'input, the answer on standard output, as text or as {"text": ..., "trajectory": ..., "usage": ...}.',
+    )
+    replayable: bool = Field(
+        False, description="The agent has no side effects: reproduction, gate and hold-out may run it again."
+    )
+    time_limit_s: float | None = Field(
+        None,
+        gt=0,
+        description=f"Of one attempt; an error beyond it. Unset: {COMMAND_TIME_LIMIT_S:g} for a command, else none.",
+    )
+    max_output_bytes: int = Field(1_000_000, ge=1, description="command: what it may print; an error beyond it.")
+    env: Literal["all"] | tuple[str, ...] = Field(
+        "all",
+        description="command: names of the environment variables that it sees, besides PATH, HOME and those of the "
+        "locale; all: every one.",
+    )
+    input: str | None = Field(
+        None,
+        description="Graph: the state's key that gets the prompt as text. Unset: 'messages' gets the conversation. "
+        "Fields of the sample go to the keys of their names.",
+    )
+    output: str | None = Field(
+        None, description="Graph: the state's key that holds the answer. Unset: the last message of the model does."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -98,33 +136,14 @@ class AgentSpec(Noun):
             if (getattr(self, kind) is not None) != (self.kind == kind):
                 missing = self.kind == kind
                 raise ValueError(f"kind {self.kind} {'needs' if missing else 'does not go with'} the key '{kind}'")
+        for key, kinds in _KEYS_OF_KINDS.items():
+            if self.kind not in kinds and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(
+                    f"'{key}' goes with the key {' or '.join(map(repr, kinds))}, not with kind {self.kind}"
+                )
+        if self.command is not None and not self.command[0].strip():
+            raise ValueError("the command's first part is its program, which is empty here")
         return self
-
-
-class EngineSpec(Noun):
-    """The text engine. ``kind`` decides which other keys apply."""
-
-    kind: Literal["specdec", "scripted"] = "specdec"
-    model: str = Field("smollm2-135m", description="Embedded name, local folder, GGUF file or hub id.")
-    drafter: str | tuple[str, ...] = Field(
-        "auto", description="auto, none, a drafter's name, model:NAME (a smaller model), or a list of these."
-    )
-    num_speculative_tokens: int | None = Field(
-        None, ge=0, description="Draft length; as long as a pass allows if unset."
-    )
-    context_length: int | None = Field(
-        None, ge=2, description="Tokens of prompt and answer; the model's own up to 4096 if unset."
-    )
-    exactness: Literal["bitwise", "law"] | None = Field(None, description="Default: by the hardware table.")
-    device: str = Field("auto", description="auto, cpu, cuda, or one of several as in cuda:1.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
-    max_tokens: int = Field(256, ge=1, le=1_000_000)
-    temperature: float | None = Field(None, ge=0, description="One temperature for all attempts.")
-    top_k: int | None = Field(None, ge=1)
-    top_p: float = Field(1.0, gt=0, le=1)
-    repetition_penalty: float = Field(1.0, gt=0)
-    stop: tuple[str, ...] = ()
-    script: str | None = Field(None, description="kind scripted: a .yaml/.json file of replies, or module:function.")
 
 
 class SelfTest(Noun):

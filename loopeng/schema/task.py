@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from loopeng.schema.base import Noun, Split, content_hash
+from loopeng.schema.engine_section import EngineSpec
 from loopeng.schema.improve_sections import (
     ApprovalSpec,
     AutoCommitSpec,
@@ -18,10 +19,10 @@ from loopeng.schema.improve_sections import (
 )
 from loopeng.schema.improvement import Rule
 from loopeng.schema.sections import (
+    COMMAND_TIME_LIMIT_S,
     AgentSpec,
     BudgetSpec,
     DatasetSpec,
-    EngineSpec,
     EvaluatorSpec,
     LoopSpec,
     PassSpec,
@@ -32,6 +33,7 @@ from loopeng.schema.sections import (
 )
 
 __all__ = [
+    "COMMAND_TIME_LIMIT_S",
     "AgentSpec",
     "ApprovalSpec",
     "AutoCommitSpec",

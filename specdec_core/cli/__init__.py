@@ -1,4 +1,4 @@
-"""The command ``specdec``: generate text, look at rounds, audit texts, measure passes, fetch models."""
+"""The command ``specdec``: generate and serve text, look at rounds, audit texts, measure passes, fetch models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from specdec_core.cli.audit import audit
 from specdec_core.cli.generate import generate
 from specdec_core.cli.loading import describe, fetch
 from specdec_core.cli.profile import profile
+from specdec_core.cli.serve import serve
 from specdec_core.errors import SpecDecError
 
 __all__ = ["app", "main", "root"]
@@ -27,7 +28,7 @@ def root() -> None:
     """Group of commands."""
 
 
-for command in (generate, audit, profile, fetch, describe):
+for command in (generate, serve, audit, profile, fetch, describe):
     app.command()(command)
 
 

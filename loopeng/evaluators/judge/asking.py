@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from loopeng.errors import EngineError, RequestRefusedError
+from loopeng.errors import EngineError, RequestRefusedError, RetriesExhaustedError
 from loopeng.evaluators.base import CheckError
 from loopeng.evaluators.judge.replies import MalformedReplyError
 from loopeng.ports import EngineInfo, ReplyCache, TextEngine, TextReply, TextRequest
@@ -131,7 +131,7 @@ class Asker:
         for delay_s in self.retry_delays_s:
             try:
                 return self.engine.generate(request)
-            except RequestRefusedError:
+            except (RequestRefusedError, RetriesExhaustedError):
                 raise
             except EngineError:
                 time.sleep(delay_s)
@@ -139,7 +139,8 @@ class Asker:
 
     def _key(self, request: TextRequest, vote: int) -> str:
         """Everything that decides a reply: the engine, and the request with prompt, sampling, seed and schema."""
-        engine, asked = self._info.model_dump(mode="json"), request.model_dump(mode="json")
+        engine = self._info.model_dump(mode="json", exclude={"concurrency"})  # how many at once decides no reply
+        asked = request.model_dump(mode="json")
         return content_hash({"reading": _READING, "engine": engine, "request": asked, "vote": vote})
 
 

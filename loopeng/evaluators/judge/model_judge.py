@@ -8,8 +8,8 @@ from typing import ClassVar, Self, TypeVar
 from pydantic import Field, model_validator
 
 from loopeng.engines import LazyEngine, build_engine
-from loopeng.engines.model_names import problems_of_names
-from loopeng.errors import EngineError, TaskError
+from loopeng.engines.engine_keys import problems_of_kind
+from loopeng.errors import EngineError, TaskError, UsageError
 from loopeng.evaluators.base import CheckError, EvaluatorParams, TypedEvaluator
 from loopeng.evaluators.judge.asking import Asker
 from loopeng.ports import EvaluationContext, ReplyCache, TextEngine
@@ -77,14 +77,14 @@ class ModelJudge(TypedEvaluator[J]):
         settings = self.params.engine or _DEFAULT_SETTINGS
         try:
             return Asker(engine, settings, self.params.asking_temperature, cache, context.retry_delays_s)
-        except EngineError as error:
+        except (EngineError, UsageError) as error:
             raise CheckError(f"the judge's engine does not start: {error}", "environment") from error
 
 
 def _own_engine(spec: EngineSpec, base_dir: Path | None) -> TextEngine:
     """A script is read at once, so that its mistakes are found early; a model is loaded at the first question."""
+    for problem in problems_of_kind(spec, base_dir or Path()):
+        raise TaskError(problem.message, suggestion=problem.suggestion)
     if spec.kind == "scripted":
         return build_engine(spec, base_dir)
-    for problem in problems_of_names(spec, base_dir or Path()):
-        raise TaskError(problem.message, suggestion=problem.suggestion)
     return LazyEngine(lambda: build_engine(spec, base_dir))

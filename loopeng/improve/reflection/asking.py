@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from loopeng.attempt.harness import Harness
 from loopeng.engines import LazyEngine, build_engine
-from loopeng.errors import EngineError, RequestRefusedError
+from loopeng.errors import EngineError, RequestRefusedError, RetriesExhaustedError
 from loopeng.improve.spending import Spending
 from loopeng.ports import EngineInfo, TextEngine, TextReply, TextRequest
 from loopeng.schema import Attempt, Proposal, Run, Task, content_hash, utc_now
@@ -77,7 +77,7 @@ class ReflectionEngine:
         for delay_s in self.harness.retry_delays_s:
             try:
                 return self.engine.generate(request)
-            except RequestRefusedError:
+            except (RequestRefusedError, RetriesExhaustedError):
                 raise
             except EngineError:
                 time.sleep(delay_s)

@@ -9,18 +9,14 @@ from typing import Any
 import pytest
 
 from loopeng.agents import LlmAgent, PythonAgent, as_agent, build_agent
-from loopeng.engines import MeteredEngine
-from loopeng.engines.scripted import ScriptedEngine
 from loopeng.errors import EngineError, TaskError, UsageError
-from loopeng.ports import AgentContext, AgentResult, TextRequest
-from loopeng.schema import Message
+from loopeng.ports import AgentContext, AgentResult
 from loopeng.schema.task import AgentSpec
+from tests.loopeng.agents.contexts import make_context
 
 
 def context() -> AgentContext:
-    messages = (Message(role="user", content="hi"),)
-    engine = MeteredEngine(ScriptedEngine(lambda request: request.messages[-1].content + "!"), TextRequest(messages=()))
-    return AgentContext(instructions="hi", input={}, messages=messages, engine=engine)
+    return make_context()
 
 
 def test_the_default_agent_is_one_engine_call() -> None:
@@ -50,11 +46,6 @@ def test_a_python_agent_comes_from_the_tasks_folder(tmp_path: Path) -> None:
     sys.path.remove(str(tmp_path.resolve()))
 
 
-def test_command_agents_are_refused_with_words() -> None:
-    with pytest.raises(TaskError, match="not built yet"):
-        build_agent(AgentSpec(kind="command", command=("cat",)))
-
-
 def module_level(context: AgentContext) -> str:
     return "x"
 
@@ -81,3 +72,32 @@ def test_an_agent_returns_text_or_a_result() -> None:
     wrong: Any = lambda context: 3  # noqa: E731
     with pytest.raises(EngineError, match="returned int"):
         as_agent(wrong)(context())
+
+
+def test_generators_classes_and_runnables_are_refused_with_a_way_out(tmp_path: Path) -> None:
+    def yields(context: AgentContext) -> Any:
+        yield "piece by piece"
+
+    async def yields_later(context: AgentContext) -> Any:
+        yield "piece by piece"
+
+    async def inner() -> str:
+        return "x"
+
+    async def awaits_nothing(context: AgentContext) -> Any:
+        return inner()
+
+    for function in (yields, yields_later):
+        with pytest.raises(EngineError, match="it yields; return its text as a whole"):
+            as_agent(function)(context())
+    with pytest.raises(EngineError, match="returned coroutine; await it inside"):
+        as_agent(awaits_nothing)(context())
+    (tmp_path / "classy_agent.py").write_text(
+        "class Mine:\n    def __call__(self, context): return 'x'\nmine = Mine()\n"
+    )
+    with pytest.raises(TaskError, match=r"'classy_agent:Mine' is a class .*name an object"):
+        build_agent(AgentSpec(kind="python", python="classy_agent:Mine"), tmp_path)
+    assert build_agent(AgentSpec(kind="python", python="classy_agent:mine"), tmp_path)(context()).text == "x"
+    sys.path.remove(str(tmp_path.resolve()))
+    with pytest.raises(UsageError, match="give an object of the class"):
+        as_agent(AgentContext)  # type: ignore[arg-type]
