@@ -170,7 +170,18 @@ SIZE_EXCEPTIONS: dict[str, str] = {
 
 NO_EXPORTS = ["loopeng/store/migrations/**", "**/__main__.py"]  # run by path or by -m, never imported from
 FORBIDDEN = ["**/utils.py", "loopeng/**/models.py", "loopeng/models.py"]
-HEAVY = {"torch", "transformers", "langgraph", "langchain_core", "numpy", "scipy", "sklearn", "httpx", "starlette", "uvicorn"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "langgraph",
+    "langchain_core",
+    "numpy",
+    "scipy",
+    "sklearn",
+    "httpx",
+    "starlette",
+    "uvicorn",
+}
 
 
 @BOTH
