@@ -1,4 +1,4 @@
-"""The adapter to specdec_core: the only file of this package that touches it, but for its endpoint. Torch is loaded by the first engine."""
+"""The adapter to specdec_core, which only this file and specdec_endpoint.py touch. The first engine loads torch."""
 
 from __future__ import annotations
 
