@@ -131,7 +131,7 @@ ROOMS = {
         "alembic": [],
     },
     "loopeng": {
-        "specdec_core": ["loopeng/engines/specdec.py"],
+        "specdec_core": ["loopeng/engines/specdec.py", "loopeng/engines/specdec_endpoint.py"],
         "langgraph": ["loopeng/agents/graphs.py", "loopeng/attempt/**", "loopeng/improve/**"],
         "langchain_core": ["loopeng/agents/graphs.py", "loopeng/attempt/**", "loopeng/improve/**"],
         "sqlmodel": ["loopeng/store/**"],

@@ -44,6 +44,8 @@ class MeteredEngine:
     def generate(self, messages: Sequence[Message] | str, **overrides: Any) -> TextReply:
         """Generate with the attempt's settings; ``overrides`` are fields of TextRequest.
 
+        ``reference_texts`` override nothing: they come before those of the attempt.
+
         Raises EngineError where the engine breaks, and pydantic's ValidationError for an unknown field.
         """
         return self._ask(*self._next(messages, overrides))
@@ -71,6 +73,8 @@ class MeteredEngine:
         """The request and its number. A call that breaks gives its number back, where none has begun after it."""
         self._refuse_late()
         turns = (Message(role="user", content=messages),) if isinstance(messages, str) else tuple(messages)
+        references = (*overrides.get("reference_texts", ()), *self._request.reference_texts)
+        overrides = overrides | {"reference_texts": tuple(dict.fromkeys(references))}
         with self._lock:
             number = self.num_calls
             seed = (self.seed + number) % 2**63

@@ -1,17 +1,17 @@
-"""The adapter to specdec_core: the only file of this package that touches it. Torch is loaded by the first engine."""
+"""The adapter to specdec_core, which only this file and specdec_endpoint.py touch. The first engine loads torch."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loopeng.engines.model_names import with_local_paths
+from loopeng.engines.specdec_endpoint import open_endpoint
 from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.ports import Endpoint, EngineInfo, TextReply, TextRequest
 from loopeng.schema import Usage
@@ -21,13 +21,11 @@ from specdec_core.errors import RequestError, SpecDecError
 if TYPE_CHECKING:
     from specdec_core.engine import Engine
     from specdec_core.metrics import DecodeStats
-    from specdec_core.server import Server
     from specdec_core.types import GenerationRequest
 
 __all__ = [
     "ModelChoice",
     "SpecDecEngine",
-    "can_serve",
     "examine_cache",
     "examine_device",
     "examine_embedded_models",
@@ -36,7 +34,6 @@ __all__ = [
 ]
 
 _loaded: dict[str, Engine] = {}  # by everything that decides what is loaded: a model is in memory once per process
-_serving: dict[int, Server] = {}  # by the engine it serves, which it keeps alive: started once, ended by the process
 _loading = threading.Lock()
 
 
@@ -78,22 +75,9 @@ class SpecDecEngine:
             fingerprint=output.fingerprint.digest,
         )
 
-    @contextmanager
-    def endpoint(self, request: TextRequest) -> Iterator[Endpoint | None]:
-        """This model over HTTP, on 127.0.0.1, under the request's settings; None without the extra [serve]."""
-        if not can_serve():
-            yield None
-            return
-        from specdec_core.server import RequestDefaults
-
-        server, asked = _server_of(self.engine), generation_request(request)
-        with server.grant(RequestDefaults(asked.sampling, asked.reference_texts)) as grant:
-            yield Endpoint(
-                url=server.url,
-                token=grant.token,
-                model=server.model,
-                usage=lambda: sum(map(_usage, list(grant.stats)), Usage()),
-            )
+    def endpoint(self, request: TextRequest) -> AbstractContextManager[Endpoint | None]:
+        """This model over HTTP, under the request's settings; see ``EndpointEngine``."""
+        return open_endpoint(self.engine, generation_request(request), _usage)
 
     def describe(self) -> EngineInfo:
         """Deterministic in bitwise mode only: elsewhere a near tie may fall another way with another draft."""
@@ -181,20 +165,6 @@ def _engine_for(spec: EngineSpec) -> Engine:
                 dtype=spec.dtype,
             )
         return _loaded[key]
-
-
-def can_serve() -> bool:
-    """Whether the extra [serve] is installed."""
-    return all(find_spec(name) is not None for name in ("prometheus_client", "starlette", "uvicorn"))
-
-
-def _server_of(engine: Engine) -> Server:
-    from specdec_core.server import Server
-
-    with _loading:
-        if id(engine) not in _serving:
-            _serving[id(engine)] = Server(engine).__enter__()
-        return _serving[id(engine)]
 
 
 def generation_request(request: TextRequest) -> GenerationRequest:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loopeng.checking import Baselines, CostEstimate, FieldUse, GateForecast, SelfTestResult, TaskCheck
-from loopeng.engines.specdec import can_serve
+from loopeng.engines.specdec_endpoint import can_serve
 from loopeng.prompts import PromptTemplate
 from loopeng.report.layout import count, excerpt
 from loopeng.schema import Task

@@ -26,7 +26,7 @@ class RequestDefaults:
     ``reference_texts`` are added to a request's own, behind them.
     """
 
-    sampling: SamplingParams = SamplingParams()
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     reference_texts: tuple[str, ...] = ()
 
 

@@ -144,9 +144,7 @@ class _Guard:
         await self._app(scope, receive, send)
 
 
-async def _rejoined(
-    first: GenerationChunk, others: AsyncIterator[GenerationChunk]
-) -> AsyncIterator[GenerationChunk]:
+async def _rejoined(first: GenerationChunk, others: AsyncIterator[GenerationChunk]) -> AsyncIterator[GenerationChunk]:
     yield first
     async for chunk in others:
         yield chunk

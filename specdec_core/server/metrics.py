@@ -105,7 +105,7 @@ class ServerMetrics:
         self.ended(output.finish_reason)
 
     def ended(self, how: Literal["stop", "length", "abort", "error"]) -> None:
-        """A request has ended: its text by ``stop`` or ``length``, or before, because nobody wants it or by an error."""
+        """A request has ended: its text by ``stop`` or ``length``, or before, as nobody wants it or by an error."""
         self._ended.labels(**self._labels, finished_reason=how).inc()
 
     def exposition(self) -> bytes:

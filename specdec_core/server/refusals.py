@@ -62,7 +62,7 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def refusal_of(error: Exception, params: Mapping[str, str]) -> Refusal:
+def refusal_of(error: BaseException, params: Mapping[str, str]) -> Refusal:
     """What a client is told of an error of the engine: the request's own faults by name, others without details.
 
     Args:

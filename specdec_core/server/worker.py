@@ -1,7 +1,7 @@
 """One thread owns the engine. Requests wait in one line, first come first served, and get their chunks as they come.
 
 The event loop and the worker meet in two places only: the line, under a lock, and a job's queue of chunks, which the
-worker fills through ``call_soon_threadsafe``. The worker never waits for a client: a text is no longer than the context,
+worker fills through ``call_soon_threadsafe``. The worker never waits for a client: no text is longer than the context,
 so what a slow reader leaves unread is small.
 """
 
@@ -140,7 +140,7 @@ class Worker:
         except Refusal as no_longer_wanted:
             self._metrics.ended("abort")
             job.deliver(no_longer_wanted)
-        except Exception as error:  # noqa: BLE001  this client hears of it, and the next one has its turn
+        except BaseException as error:  # noqa: BLE001  this client hears of it, and the next one has its turn
             if not isinstance(error, RequestError):
                 _log.exception("a request failed")
             self._metrics.ended("error")

@@ -43,6 +43,32 @@ def test_a_stream_is_the_text_in_whole_pieces(engine: Engine) -> None:
     assert all(chunk.output is None for chunk in chunks[:-1])
 
 
+def test_log_probabilities_come_with_the_tokens_of_each_chunk(tiny: Engine) -> None:
+    for sampling in ({"logprobs": 2}, {"logprobs": 0, "temperature": 1.0, "seed": 3, "stop": ("e",)}, {}):
+        chunks = list(tiny.stream(request(sampling=sampling)))
+        told = tuple(each for chunk in chunks for each in chunk.logprobs)
+        assert told == (chunks[-1].output.logprobs or ())
+        if sampling:
+            assert [each.token_id for each in told] == [t for chunk in chunks for t in chunk.token_ids]
+            assert all(len(chunk.logprobs) == len(chunk.token_ids) for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"messages": None, "prompt": ""}, "prompt"),
+        ({"messages": None, "prompt_token_ids": (97,)}, "prompt"),
+        ({"messages": [{"role": "user", "content": "a" * 128}]}, "prompt"),
+        ({"structured": {"regex": "a"}}, "structured"),
+        ({"sampling": {"logit_bias": {97: 1.0}}}, "logit_bias"),
+    ],
+)
+def test_an_error_names_the_field_it_is_about(tiny: Engine, wrong: dict, field: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        tiny.generate(request(**wrong))
+    assert refused.value.field == field
+
+
 def test_reference_texts_change_the_passes_and_never_the_text(engine: Engine) -> None:
     for sampling in ({}, {"temperature": 0.8, "seed": 5}):
         engine.memory.clear()

@@ -94,3 +94,16 @@ def test_an_engine_without_an_endpoint_has_none() -> None:
         with engine.endpoint() as endpoint:
             assert endpoint is None
         assert engine.usage == Usage() and engine.fingerprint is None
+
+
+def test_reference_texts_of_a_call_come_before_those_of_the_attempt() -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def replies(request: TextRequest) -> str:
+        seen.append(request.reference_texts)
+        return "x"
+
+    engine = MeteredEngine(ScriptedEngine(replies), REQUEST.model_copy(update={"reference_texts": ("a", "b")}))
+    engine.generate("plain")
+    engine.generate("more", reference_texts=("c", "a"))
+    assert seen == [("a", "b"), ("c", "a", "b")]

@@ -100,7 +100,7 @@ def leaving_stream(
     place = urlsplit(server.url)
     content = json.dumps(body | {"stream": stream}).encode()
     head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n"
         f"Authorization: Bearer {token or server.api_key}\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as connection:
@@ -118,10 +118,11 @@ def leaving_stream(
 
 def metric(server: Server, name: str, **labels: str) -> float:
     """The sum over all label sets that have ``labels``."""
-    lines = [line for line in ask(server.url, "/metrics").text.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+    lines = [
+        line for line in ask(server.url, "/metrics").text.splitlines() if line.startswith((f"{name}{{", f"{name} "))
+    ]
     wanted = [f'{key}="{value}"' for key, value in labels.items()]
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(each in line for each in wanted))
-
 
 
 class Asking(threading.Thread):

@@ -29,9 +29,7 @@ def test_requests_take_the_defaults_where_they_name_nothing(engine: Engine, serv
         told = ask(server.url, CHAT, BARE, token=grant.token).json["choices"][0]["message"]["content"]
         assert told == expected(engine, temperature=0.9, seed=5, max_tokens=10, stop=("e",))
         named = ask(server.url, CHAT, {**BARE, "seed": 6, "max_completion_tokens": 7, "stop": []}, token=grant.token)
-        assert named.json["choices"][0]["message"]["content"] == expected(
-            engine, temperature=0.9, seed=6, max_tokens=7
-        )
+        assert named.json["choices"][0]["message"]["content"] == expected(engine, temperature=0.9, seed=6, max_tokens=7)
     with server.grant(RequestDefaults(SamplingParams(temperature=0))) as greedy:
         texts = [ask(server.url, CHAT, {**BARE, "max_tokens": 8}, token=greedy.token).json for _ in range(2)]
     assert [text["choices"][0]["message"]["content"] for text in texts] == [expected(engine, max_tokens=8)] * 2

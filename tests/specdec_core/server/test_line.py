@@ -34,7 +34,7 @@ CHAT = "/v1/chat/completions"
 
 def jobs() -> list[Job]:
     gc.collect()
-    return [each for each in gc.get_objects() if isinstance(each, Job)]
+    return [each for each in gc.get_objects() if type(each) is Job]
 
 
 def test_requests_are_served_in_the_order_they_came_and_the_line_has_an_end(gated: tuple[Server, Gate]) -> None:
@@ -122,18 +122,17 @@ def test_a_drafter_that_breaks_is_a_500_without_details_and_the_next_request_is_
 def test_the_end_of_the_server_is_told_to_all_who_wait_and_leaves_nothing(engine: Engine) -> None:
     before = set(threading.enumerate())
     gated, gate = gated_engine()
-    with Server(gated) as server:
-        with leaving_stream(server, chat_body(max_tokens=100)) as next_event:
-            gate.let_through(2)
-            assert next_event() and next_event()
-            waiting = Asking(server, chat_body())
-            eventually(lambda: num_waiting(server) == 1)
-            ending = threading.Thread(target=server.__exit__, args=(None, None, None))
-            ending.start()
-            refused = waiting.answer()
-            gate.open.set()
-            told = list(iter(next_event, ""))
-            ending.join(30)
+    with Server(gated) as server, leaving_stream(server, chat_body(max_tokens=100)) as next_event:
+        gate.let_through(2)
+        assert next_event() and next_event()
+        waiting = Asking(server, chat_body())
+        eventually(lambda: num_waiting(server) == 1)
+        ending = threading.Thread(target=server.__exit__, args=(None, None, None))
+        ending.start()
+        refused = waiting.answer()
+        gate.open.set()
+        told = list(iter(next_event, ""))
+        ending.join(30)
     assert (refused.status, refused.error["code"]) == (503, "server_ending")
     assert "server_ending" in told[-1]
     assert set(threading.enumerate()) <= before
@@ -179,9 +178,7 @@ async def all_at_once(server: Server, num_clients: int, max_tokens: int) -> list
 
 
 def test_of_64_clients_at_once_some_vanish_and_all_others_finish(engine: Engine, server: Server) -> None:
-    texts = [
-        expected(engine, f"client {number}", temperature=0.9, seed=number, max_tokens=16) for number in range(16)
-    ]
+    texts = [expected(engine, f"client {number}", temperature=0.9, seed=number, max_tokens=16) for number in range(16)]
     found = asyncio.run(all_at_once(server, num_clients=64, max_tokens=16))
     assert sum(text is None for text in found) == 11
     for number, text in enumerate(found):

@@ -157,7 +157,9 @@ def test_other_names_paths_and_methods(server: Server) -> None:
         assert ask(server.url, CHAT, chat_body(model=name), token=server.api_key).status == 200
     assert ask(server.url, "/v1/models/gpt-4o", token=server.api_key).error["code"] == "model_not_found"
     assert ask(server.url, "/v1/embeddings", {}, token=server.api_key).status == 404
-    assert ask(server.url, "/v1/embeddings", {}, token=server.api_key).error["message"].startswith("POST /v1/embeddings")
+    assert (
+        ask(server.url, "/v1/embeddings", {}, token=server.api_key).error["message"].startswith("POST /v1/embeddings")
+    )
     wrong_method = ask(server.url, CHAT, token=server.api_key)
     assert wrong_method.status == 405 and wrong_method.error and "POST" in wrong_method.headers["allow"]
 

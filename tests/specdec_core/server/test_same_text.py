@@ -1,4 +1,4 @@
-"""What a client reads is what ``engine.generate`` writes: greedy and seeded, whole and streamed, with OpenAI's client."""
+"""What a client reads is what ``engine.generate`` writes: greedy and seeded, whole and streamed, by OpenAI's client."""
 
 from __future__ import annotations
 
@@ -157,7 +157,9 @@ def test_log_probabilities_of_a_completion_are_lists_side_by_side(engine: Engine
     whole = ask(server.url, "/v1/completions", body, token=server.api_key).json["choices"][0]["logprobs"]
     assert whole["token_logprobs"] == [each.logprob for each in output.logprobs]
     assert "".join(whole["tokens"]) == output.text
-    assert all(output.text.startswith(token, start) for start, token in zip(whole["text_offset"], whole["tokens"], strict=True))
+    assert all(
+        output.text.startswith(token, start) for start, token in zip(whole["text_offset"], whole["tokens"], strict=True)
+    )
     assert all(token in top for token, top in zip(whole["tokens"], whole["top_logprobs"], strict=True))
     events = sent_events(ask(server.url, "/v1/completions", body | {"stream": True}, token=server.api_key))
     parts = [event["choices"][0]["logprobs"] for event in events if event["choices"][0]["logprobs"]]
