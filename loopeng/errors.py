@@ -97,18 +97,25 @@ class EngineError(LoopError):
     """The engine or the agent broke; says nothing about the model's answer."""
 
     exit_code = 4
+    is_final = False  # another try is of no use
 
 
 class RequestRefusedError(EngineError):
     """The request itself cannot be served, for example a prompt longer than the context."""
 
+    is_final = True
+
 
 class RetriesExhaustedError(EngineError):
     """The engine broke, and has tried again itself."""
 
+    is_final = True
+
 
 class AgentLimitError(EngineError):
     """The agent took longer, or said more, than the task allows."""
+
+    is_final = True
 
 
 class SandboxError(LoopError):

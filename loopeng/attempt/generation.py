@@ -16,7 +16,7 @@ from loopeng.attempt.retry import Move, first_move
 from loopeng.attempt.seeds import attempt_seed
 from loopeng.attempt.state import AttemptContext, Desk
 from loopeng.engines import MeteredEngine, finish
-from loopeng.errors import AgentLimitError, EngineError, RequestRefusedError, RetriesExhaustedError, TaskError
+from loopeng.errors import EngineError, TaskError
 from loopeng.ports import AgentContext, AgentResult, TextRequest
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import Attempt, FaultSide, Usage, utc_now
@@ -31,7 +31,6 @@ ERROR_SIDES: dict[str, FaultSide] = {
 """Whose fault an attempt in error is, by its finish reason: what broke before there was a text to judge."""
 
 _RESULT = TypeAdapter(AgentResult)
-_FINAL = (AgentLimitError, RequestRefusedError, RetriesExhaustedError)  # another try is of no use
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def _run_agent(context: AttemptContext, desk: Desk, agent_context: AgentContext,
             return _Answer(result, _larger(result.usage, engine.usage), time.perf_counter() - started)
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001  a value, not the end
             failure = str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
-            if num_failures >= len(delays_s) or isinstance(error, _FINAL):
+            if num_failures >= len(delays_s) or getattr(error, "is_final", False):
                 nothing = _nothing("engine_error" if engine.broke else "agent_error")
                 return _Answer(nothing, engine.usage, time.perf_counter() - started, failure)
         num_failures += 1

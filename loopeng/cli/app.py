@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from loopeng.cli import (
     schema,
     work,
 )
+from loopeng.cli.output import drop_output
 from loopeng.errors import LoopError
 
 __all__ = ["LoopGroup", "app"]
@@ -65,7 +67,11 @@ class LoopGroup(TyperGroup):
         except Exception as error:
             if hasattr(error, "exit_code"):  # typer's own
                 raise
-            _report_unexpected(ctx, error)
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                typer.echo(f"error: {error}: make room and try again", err=True)
+                drop_output()
+            else:
+                _report_unexpected(ctx, error)
             raise typer.Exit(1) from error
 
 

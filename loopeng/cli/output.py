@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from typing import Any
@@ -11,7 +12,7 @@ import typer
 
 from loopeng.report.layout import plain_value
 
-__all__ = ["ask", "can_ask", "colour_diff", "note", "print_json", "print_text", "printable"]
+__all__ = ["ask", "can_ask", "colour_diff", "drop_output", "note", "print_json", "print_text", "printable"]
 
 _CHANGE = re.compile(r"\[-(.*?)-\]|\{\+(.*?)\+\}", re.DOTALL)
 
@@ -51,6 +52,13 @@ def ask(question: str) -> bool:
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
     typer.echo(json.dumps(value, default=plain_value, ensure_ascii=False, indent=2))
+
+
+def drop_output() -> None:
+    """What stdout still holds goes nowhere: flushed at exit to a full disk, it would make the exit code 120."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def colour_diff(text: str) -> str:

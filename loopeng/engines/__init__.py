@@ -12,6 +12,7 @@ from loopeng.engines.awaiting import finish
 from loopeng.engines.bare import CallableEngine, as_engine
 from loopeng.engines.bound import MeteredEngine
 from loopeng.engines.lazy import LazyEngine
+from loopeng.engines.patience import generate_patiently
 from loopeng.ports import TextEngine
 from loopeng.schema.task import EngineSpec
 
@@ -22,6 +23,7 @@ __all__ = [
     "as_engine",
     "build_engine",
     "finish",
+    "generate_patiently",
 ]
 
 

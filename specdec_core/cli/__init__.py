@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -41,6 +42,14 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:  # a full disk, a folder without rights
         typer.echo(f"specdec: {error}", err=True)
+        _drop_output()
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _drop_output() -> None:
+    """What standard output still holds goes nowhere: flushed at exit to a full disk, it would make the status 120."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

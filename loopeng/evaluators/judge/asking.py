@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from loopeng.errors import EngineError, RequestRefusedError, RetriesExhaustedError
+from loopeng.engines import generate_patiently
+from loopeng.errors import EngineError, RequestRefusedError
 from loopeng.evaluators.base import CheckError
 from loopeng.evaluators.judge.replies import MalformedReplyError
-from loopeng.ports import EngineInfo, ReplyCache, TextEngine, TextReply, TextRequest
+from loopeng.ports import EngineInfo, ReplyCache, TextEngine, TextRequest
 from loopeng.prompts import load_prompt
 from loopeng.schema import FaultSide, JudgeUsage, Message, content_hash
 from loopeng.schema.task import EngineSpec
@@ -115,7 +115,7 @@ class Asker:
         if kept is not None:
             self.usage += JudgeUsage(num_cached=1)
             return read(kept)
-        reply = self._generated(request)
+        reply = generate_patiently(self.engine, request, self.retry_delays_s)
         self.usage += JudgeUsage(
             num_calls=1,
             prompt_tokens=reply.usage.prompt_tokens,
@@ -126,16 +126,6 @@ class Asker:
         if cache is not None:
             cache.save_judge_reply(key, reply.text)
         return value
-
-    def _generated(self, request: TextRequest) -> TextReply:
-        for delay_s in self.retry_delays_s:
-            try:
-                return self.engine.generate(request)
-            except (RequestRefusedError, RetriesExhaustedError):
-                raise
-            except EngineError:
-                time.sleep(delay_s)
-        return self.engine.generate(request)
 
     def _key(self, request: TextRequest, vote: int) -> str:
         """Everything that decides a reply: the engine, and the request with prompt, sampling, seed and schema."""

@@ -4,12 +4,10 @@ asked for twice.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from loopeng.attempt.harness import Harness
-from loopeng.engines import LazyEngine, build_engine
-from loopeng.errors import EngineError, RequestRefusedError, RetriesExhaustedError
+from loopeng.engines import LazyEngine, build_engine, generate_patiently
 from loopeng.improve.spending import Spending
 from loopeng.ports import EngineInfo, TextEngine, TextReply, TextRequest
 from loopeng.schema import Attempt, Proposal, Run, Task, content_hash, utc_now
@@ -49,7 +47,7 @@ class ReflectionEngine:
         if kept := store.attempts(run.id, name):
             return _reply_of(kept[0])
         self.spending.check()
-        reply = self._ask(request)
+        reply = generate_patiently(self.engine, request, self.harness.retry_delays_s)
         store.save_attempt(_attempt_of(run, name, request, reply))
         return reply
 
@@ -71,17 +69,6 @@ class ReflectionEngine:
                 engine=self.engine.describe().model_dump(mode="json"),
             )
         )
-
-    def _ask(self, request: TextRequest) -> TextReply:
-        """Infrastructure is tried again, a request that cannot be served is not."""
-        for delay_s in self.harness.retry_delays_s:
-            try:
-                return self.engine.generate(request)
-            except (RequestRefusedError, RetriesExhaustedError):
-                raise
-            except EngineError:
-                time.sleep(delay_s)
-        return self.engine.generate(request)
 
 
 def _attempt_of(run: Run, name: str, request: TextRequest, reply: TextReply) -> Attempt:

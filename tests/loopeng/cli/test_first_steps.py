@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -166,3 +167,19 @@ def test_models_lists_what_comes_along(invoke: Invoke, tmp_path: Path, monkeypat
     assert re.search(r"^smollm2-135m +embedded ", invoke("models").stdout, re.MULTILINE)
     (only,) = json.loads(invoke("models", "--json").stdout)
     assert only["name"] == "smollm2-135m"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_one_line_and_exit_1() -> None:
+    """It was an internal error with a traceback file, and 120 where the rest was flushed at exit."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "loopeng", "schema"],
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "No space left on device: make room" in done.stderr
