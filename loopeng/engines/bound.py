@@ -33,11 +33,15 @@ class MeteredEngine:
     def generate(self, messages: Sequence[Message] | str, **overrides: Any) -> TextReply:
         """Generate with the attempt's settings; ``overrides`` are fields of TextRequest.
 
+        ``reference_texts`` override nothing: they come before those of the attempt.
+
         Raises EngineError where the engine breaks, and pydantic's ValidationError for an unknown field.
         """
         turns = (Message(role="user", content=messages),) if isinstance(messages, str) else tuple(messages)
         seed = (self._request.seed + self.num_calls) % 2**63
+        references = (*overrides.pop("reference_texts", ()), *self._request.reference_texts)
         fields = dict(self._request) | {"messages": turns, "seed": seed} | overrides
+        fields["reference_texts"] = tuple(dict.fromkeys(references))
         request = TextRequest(**fields)
         self.broke = True  # until the reply is there
         reply = self._engine.generate(request)
