@@ -201,7 +201,7 @@ def chat_model(context: AgentContext, **settings: Any) -> SpecDecChat:
     """A LangChain chat model over the engine of an attempt, whichever kind it is.
 
     Sampling, seeds and reference texts are the attempt's, but for the ``settings``, which are those of SpecDecChat, and
-    what is named per call; every call is counted. Replies never come out of LangChain's cache: each attempt has its own.
+    what is named per call; every call is counted. LangChain's cache is not asked: each attempt has its own replies.
 
     Raises UsageError where langchain-core is not installed.
     """

@@ -206,7 +206,9 @@ class SpecDecChat(BaseChatModel):
                         await run_manager.on_llm_new_token(piece.text, chunk=piece)
                     yield piece
 
-    def _reply(self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, options: Mapping[str, Any]) -> ChatReply:
+    def _reply(
+        self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, options: Mapping[str, Any]
+    ) -> ChatReply:
         """The reply to be, with its request. Raises RequestError where it cannot be asked for."""
         named = {name: value for name, value in options.items() if name != "stream"}  # LangChain's own word
         form = reply_form(

@@ -33,7 +33,7 @@ You can call these tools. Each line is a tool: its name, what it does, and the J
 
 Reply with one JSON object.
 {ways}"""
-_CALL_WAY = '{"tool_calls": [{"name": <tool name>, "arguments": <arguments>}]} calls tools; you are then told the results.'
+_CALL_WAY = '{"tool_calls": [{"name": <tool name>, "arguments": <arguments>}]} calls tools; their results follow.'
 _ANSWER_WAY = '{"answer": <text>} answers the user.'
 _ANSWER_SCHEMA_WAY = '{{"answer": <JSON>}} answers the user, with JSON of this schema: {schema}'
 _SCHEMA = "Reply with JSON of this schema: {schema}"

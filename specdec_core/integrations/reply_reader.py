@@ -150,6 +150,8 @@ class ReplyReader:
         return True
 
     def _arguments(self) -> bool:
+        if not self.calls[-1].args:
+            self._rest = self._rest.lstrip()
         end = self._value.take(self._rest)
         self._take_args(self._rest[:end])
         if end is None:

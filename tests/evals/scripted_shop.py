@@ -19,5 +19,5 @@ def script(rows: list[dict[str, Any]], *, told: str = TOLD) -> dict[str, Any]:
         steps = [call_text([(call["name"], call["args"])]) for call in row["calls"]]
         steps.append(json.dumps({"answer": f"It is {row['target']}."}))
         for num_results, say in reversed(list(enumerate(steps))):
-            replies.append({"when": re.escape(row["question"]) + "(?:.*Result of){%d}" % num_results, "say": say})
+            replies.append({"when": rf"{re.escape(row['question'])}(?:.*Result of){{{num_results}}}", "say": say})
     return {"replies": replies}

@@ -39,7 +39,10 @@ def scripted(folder: Path, document: dict[str, Any], **changes: Any) -> Task:
 
 def test_the_expected_calls_lead_to_the_target() -> None:
     for row in rows():
-        results = [{"find_product": find_product, "calculate": calculate}[each["name"]](**each["args"]) for each in row["calls"]]
+        results = [
+            {"find_product": find_product, "calculate": calculate}[each["name"]](**each["args"])
+            for each in row["calls"]
+        ]
         last = json.loads(results[-1])
         found = last.values() if isinstance(last, dict) else [last]
         assert any(abs(value - row["target"]) < 0.005 for value in found), (row, results)

@@ -147,7 +147,9 @@ def test_what_no_schema_says_is_refused() -> None:
 
 
 def test_naming_it_loads_neither_langchain_nor_torch() -> None:
-    code = "import sys; from loopeng import chat_model; sys.exit(bool({'torch', 'langchain_core'} & sys.modules.keys()))"
+    code = (
+        "import sys; from loopeng import chat_model; sys.exit(bool({'torch', 'langchain_core'} & sys.modules.keys()))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -21,7 +21,9 @@ SAMPLINGS: dict[str, dict[str, Any]] = {"greedy": {}, "seeded": {"temperature": 
 
 @pytest.fixture(scope="module")
 def model(embedded_folder) -> SpecDecChat:
-    return SpecDecChat(engine=load_engine(str(embedded_folder), exactness="bitwise", context_length=1024), max_tokens=16)
+    return SpecDecChat(
+        engine=load_engine(str(embedded_folder), exactness="bitwise", context_length=1024), max_tokens=16
+    )
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)

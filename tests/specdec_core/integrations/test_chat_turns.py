@@ -40,7 +40,11 @@ def test_texts_stand_as_they_are() -> None:
 def test_parts_of_text_are_joined() -> None:
     parts: list[str | dict] = ["one ", {"type": "text", "text": "two"}, " three"]
     assert turns(HumanMessage(parts), SystemMessage(parts)) == [("user", "one two three"), ("system", "one two three")]
-    thought = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "yes"}, {"type": "tool_use", "id": "1"}]
+    thought = [
+        {"type": "reasoning", "reasoning": "hm"},
+        {"type": "text", "text": "yes"},
+        {"type": "tool_use", "id": "1"},
+    ]
     assert turns(AIMessage(thought)) == [("assistant", "yes")]
 
 
@@ -75,7 +79,10 @@ def test_a_text_beside_calls_and_a_broken_call_are_not_lost() -> None:
 @pytest.mark.parametrize(
     ("message", "says"),
     [
-        (HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}]), r"message 2 \(human\).*'image_url'.*text alone"),
+        (
+            HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}]),
+            r"message 2 \(human\).*'image_url'.*text alone",
+        ),
         (HumanMessage([{"type": "image", "url": "x"}]), "type 'image'"),
         (ToolMessage([{"type": "image", "url": "x"}], tool_call_id="1"), r"message 2 \(tool\)"),
         (AIMessage([{"type": "image", "url": "x"}]), r"message 2 \(ai\)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,7 @@ CUTS = st.lists(st.integers(0, 400), max_size=8)
 
 def pieces_of(text: str, cuts: list[int]) -> list[str]:
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    return [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(places)]
 
 
 def read(*pieces: str) -> tuple[ReplyReader, list[str | CallPiece]]:
