@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -65,7 +66,7 @@ def _role_of(message: BaseMessage, number: int) -> str:
 
 
 def _said(message: AIMessage, text: str, form: ReplyForm) -> str:
-    calls = [(call["name"], call["args"]) for call in message.tool_calls]
+    calls: list[tuple[str | None, Any]] = [(call["name"], call["args"]) for call in message.tool_calls]
     calls += [(call["name"], call["args"] or "") for call in message.invalid_tool_calls]
     if not calls:
         return form.answer(text)

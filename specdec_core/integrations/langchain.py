@@ -51,7 +51,7 @@ class ChatEngine(Protocol):
 
 
 @runtime_checkable
-class DescribedEngine(Protocol):
+class _DescribedEngine(Protocol):
     """A ChatEngine that says what it runs on; without it answers cannot be told apart in a cache."""
 
     def describe(self) -> EngineDescription: ...
@@ -81,7 +81,7 @@ class SpecDecChat(BaseChatModel):
 
     @property
     def _description(self) -> EngineDescription | None:
-        return self.engine.describe() if isinstance(self.engine, DescribedEngine) else None
+        return self.engine.describe() if isinstance(self.engine, _DescribedEngine) else None
 
     @property
     def _llm_type(self) -> str:
@@ -118,10 +118,10 @@ class SpecDecChat(BaseChatModel):
 
         Raises RequestError for what is no function, or has parameters that no grammar can hold.
         """
-        options = {"tools": [as_tool(tool) for tool in tools], "tool_choice": tool_choice}
+        options: dict[str, Any] = {"tools": [as_tool(tool) for tool in tools], "tool_choice": tool_choice}
         if parallel_tool_calls is not None:
             options["parallel_tool_calls"] = parallel_tool_calls
-        reply_form(**options)  # type: ignore[arg-type]  # so that mistakes are told here
+        reply_form(**options)  # so that mistakes are told here
         return self.bind(**options, **kwargs)
 
     def with_structured_output(

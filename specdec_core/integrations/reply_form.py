@@ -34,8 +34,8 @@ You can call these tools. Each line is a tool: its name, what it does, and the J
 Reply with one JSON object.
 {ways}"""
 _CALL_WAY = '{"tool_calls": [{"name": <tool name>, "arguments": <arguments>}]} calls tools; their results follow.'
-_ANSWER_WAY = '{"answer": <text>} answers the user.'
-_ANSWER_SCHEMA_WAY = '{{"answer": <JSON>}} answers the user, with JSON of this schema: {schema}'
+_ANSWER_WAY = '{"final_answer": <text>} answers the user.'
+_ANSWER_SCHEMA_WAY = '{{"final_answer": <JSON>}} answers the user, with JSON of this schema: {schema}'
 _SCHEMA = "Reply with JSON of this schema: {schema}"
 
 
@@ -45,14 +45,18 @@ class ReplyForm:
 
     structured: StructuredOutput | None = None
     section: str = ""
-    with_tools: bool = False  # the reply is {"answer": ...} or {"tool_calls": ...}
+    with_tools: bool = False  # the reply is {"final_answer": ...} or {"tool_calls": ...}
     answer_is_text: bool = True  # else JSON
 
     def answer(self, text: str) -> str:
         """An earlier answer in this form."""
         if not self.with_tools:
             return text
-        return json.dumps({"answer": text}, ensure_ascii=False) if self.answer_is_text else f'{{"answer": {text}}}'
+        return (
+            json.dumps({"final_answer": text}, ensure_ascii=False)
+            if self.answer_is_text
+            else f'{{"final_answer": {text}}}'
+        )
 
 
 FREE_TEXT = ReplyForm()
@@ -93,7 +97,7 @@ def reply_form(
     ways = [_calls_schema(chosen, most)]
     told = [_CALL_WAY]
     if choice == "auto":
-        ways.append(_object(answer={"type": "string"} if answer is None else _without_references(answer)))
+        ways.append(_object(final_answer={"type": "string"} if answer is None else _without_references(answer)))
         told.append(_ANSWER_WAY if answer is None else _ANSWER_SCHEMA_WAY.format(schema=_shown(answer)))
     lines = "\n".join(map(_shown, chosen))
     return ReplyForm(

@@ -1,7 +1,7 @@
 """Reads a reply that is an answer or tool calls, while it comes in.
 
-The form is one JSON object, ``{"answer": ...}`` or ``{"tool_calls": [{"name": ..., "arguments": {...}}, ...]}``. An
-engine without grammars may write something else: a text of no such form is the answer as it stands.
+The form is one JSON object, ``{"final_answer": ...}`` or ``{"tool_calls": [{"name": ..., "arguments": {...}}, ...]}``.
+An engine without grammars may write something else: a text of no such form is the answer as it stands.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 __all__ = ["CallPiece", "ReadCall", "ReplyReader"]
 
-_HEADS = ('{"answer":', '{"tool_calls":[')
-_ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*(?=\S)')
+_HEADS = ('{"final_answer":', '{"tool_calls":[')
+_ANSWER = re.compile(r'\s*\{\s*"final_answer"\s*:\s*(?=\S)')
 _CALLS = re.compile(r'\s*\{\s*"tool_calls"\s*:\s*\[')
 _CALL = re.compile(r'\s*,?\s*\{\s*"name"\s*:\s*"([^"\\]*)"\s*,\s*"arguments"\s*:\s*')
 _LOW = r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -57,7 +57,7 @@ class ReplyReader:
     """Feed it the text in any pieces, then finish. ``text`` and ``calls`` hold what was read, however it was cut.
 
     >>> reader = ReplyReader()
-    >>> reader.feed('{"answer": "tw'), reader.feed('o\\\\nlines"}'), reader.finish()
+    >>> reader.feed('{"final_answer": "tw'), reader.feed('o\\\\nlines"}'), reader.finish()
     (['tw'], ['o\\nlines'], [])
     """
 

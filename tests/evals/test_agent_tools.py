@@ -38,11 +38,9 @@ def scripted(folder: Path, document: dict[str, Any], **changes: Any) -> Task:
 
 
 def test_the_expected_calls_lead_to_the_target() -> None:
+    tools = {"find_product": find_product, "calculate": calculate}
     for row in rows():
-        results = [
-            {"find_product": find_product, "calculate": calculate}[each["name"]](**each["args"])
-            for each in row["calls"]
-        ]
+        results = [tools[call["name"]].invoke(call["args"]) for call in row["calls"]]
         last = json.loads(results[-1])
         found = last.values() if isinstance(last, dict) else [last]
         assert any(abs(value - row["target"]) < 0.005 for value in found), (row, results)
@@ -57,8 +55,8 @@ def test_the_questions_are_different_and_spread_over_the_splits() -> None:
 
 
 def test_a_product_that_is_not_there_is_told_with_those_that_are() -> None:
-    assert json.loads(find_product(" Mug ")) == {"price_eur": 8.5, "weight_g": 320, "in_stock": 40}
-    assert find_product("mugs").startswith("There is no product 'mugs'. There are: basket, blanket,")
+    assert json.loads(find_product.invoke({"name": " Mug "})) == {"price_eur": 8.5, "weight_g": 320, "in_stock": 40}
+    assert find_product.invoke({"name": "mugs"}).startswith("There is no product 'mugs'. There are: basket, blanket,")
 
 
 @pytest.mark.parametrize(
@@ -66,14 +64,14 @@ def test_a_product_that_is_not_there_is_told_with_those_that_are() -> None:
     [("2 * (3 + 4)", "14"), ("-1.5 / 2", "-0.75"), ("0.1 + 0.2", "0.3"), (" 10 ", "10"), ("86.40 / 4", "21.6")],
 )
 def test_the_calculator_reckons(expression: str, result: str) -> None:
-    assert calculate(expression) == result
+    assert calculate.invoke({"expression": expression}) == result
 
 
 @pytest.mark.parametrize(
     "expression", ["1 / 0", "2 ** 9", "__import__('os')", "'a' * 9", "True + 1", "x", "", "(" * 300, "1" * 5000 + "/3"]
 )
 def test_the_calculator_refuses_with_words(expression: str) -> None:
-    assert "cannot be worked out" in calculate(expression)
+    assert "cannot be worked out" in calculate.invoke({"expression": expression})
 
 
 def test_a_run_finds_the_failures_the_feedback_mends_them_and_a_rule_is_proposed(tmp_path: Path) -> None:

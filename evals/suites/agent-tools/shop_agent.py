@@ -14,12 +14,13 @@ from pathlib import Path
 
 from langchain.agents import create_agent
 from langchain.messages import AIMessage, AnyMessage
+from langchain.tools import tool
 from langgraph.errors import GraphRecursionError
 
 from loopeng import AgentContext, AgentResult, chat_model
 
 CATALOGUE = json.loads((Path(__file__).parent / "catalogue.json").read_text(encoding="utf-8"))
-MOST_STEPS = 13  # six calls of the model, and of tools after each but the last
+MOST_STEPS = 12  # six calls of the model, and of tools after each
 
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
@@ -30,6 +31,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
 }
 
 
+@tool
 def find_product(name: str) -> str:
     """Look up a product in the catalogue: price in euros, weight in grams, number in stock."""
     product = CATALOGUE.get(name.strip().lower())
@@ -38,8 +40,9 @@ def find_product(name: str) -> str:
     return json.dumps(product)
 
 
+@tool
 def calculate(expression: str) -> str:
-    """Work out an arithmetic expression of numbers, for example (2 + 3) * 4.5."""
+    """Work out an arithmetic expression of numbers, with + - * / and brackets."""
     try:
         return f"{_value(ast.parse(expression.strip(), mode='eval').body):.10g}"
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:

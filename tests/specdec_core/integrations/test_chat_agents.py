@@ -42,7 +42,7 @@ def calls_first(answer: str) -> SayingEngine:
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
 def test_an_agent_calls_tools_at_once_and_answers(way: str) -> None:
-    engine = calls_first('{"answer": "The mug."}')
+    engine = calls_first('{"final_answer": "The mug."}')
     agent: Any = create_agent(SpecDecChat(engine=engine), [price_of], system_prompt="Help.")
     asked = {"messages": "Which is cheapest?"}
     if way == "invoke":
@@ -63,7 +63,7 @@ def test_an_agent_calls_tools_at_once_and_answers(way: str) -> None:
 
 
 def test_an_agents_structured_answer_is_held_beside_its_tools() -> None:
-    engine = calls_first('{"answer": {"cheapest": "mug"}}')
+    engine = calls_first('{"final_answer": {"cheapest": "mug"}}')
     agent: Any = create_agent(SpecDecChat(engine=engine), [price_of], response_format=Verdict)
     assert agent.invoke({"messages": "?"})["structured_response"] == Verdict(cheapest="mug")
     structured = engine.requests[-1].structured

@@ -71,14 +71,14 @@ def same(message: AIMessage, other: AIMessage) -> bool:
 
 SAYINGS = [
     ("", "stop"),
-    ('{"answer": "Größe: \\"3\\"\\n"}', "stop"),
+    ('{"final_answer": "Größe: \\"3\\"\\n"}', "stop"),
     ("Just text, as engines without grammars write.", "stop"),
     (calls_text(("find", {"name": "Tüte 😀", "limit": 2})), "stop"),
     (calls_text(("find", {"name": "a"}), ("ping", {}), ("find", {"name": "b"})), "stop"),
     (calls_text(("find", {"name": "a"}), ("find", {"name": "bcd"}))[:-9], "length"),
     (calls_text(("find", {"name": "a"}))[:24], "length"),
     ('{"tool_calls": [{"name": "find", "arguments": {x}}]}', "stop"),
-    ('{"answer": "cut he', "length"),
+    ('{"final_answer": "cut he', "length"),
 ]
 
 
@@ -410,11 +410,11 @@ def test_a_random_model_answers_or_calls_and_drafts_change_nothing(tiny: SpecDec
     seen = set()
     for seed in range(8):
         settings = {"temperature": 2.0, "seed": seed}
-        message = tiny.bind_tools([paint]).invoke("hi", reference_texts=['{"answer": "a'], **settings)
+        message = tiny.bind_tools([paint]).invoke("hi", reference_texts=['{"final_answer": "a'], **settings)
         other = plain.bind_tools([paint]).invoke("hi", **settings)
         assert (message.content, message.tool_calls) == (other.content, other.tool_calls)
-        seen.add("calls" if message.tool_calls or message.invalid_tool_calls else "answer")
-    assert seen == {"calls", "answer"}
+        seen.add("calls" if message.tool_calls or message.invalid_tool_calls else "final_answer")
+    assert seen == {"calls", "final_answer"}
 
 
 def test_a_random_model_fills_a_schema(tiny: SpecDecChat) -> None:

@@ -63,7 +63,7 @@ def test_calls_and_results() -> None:
 def test_the_form_is_told_at_the_end_of_the_system_message_and_kept_by_earlier_answers() -> None:
     told = turns(SystemMessage("Be kind."), HumanMessage("?"), AIMessage("yes"), CALL, form=TOOLS)
     assert told[0] == ("system", f"Be kind.\n\n{TOOLS.section}")
-    assert told[2:] == [("assistant", '{"answer": "yes"}'), ("assistant", CALL_TEXT)]
+    assert told[2:] == [("assistant", '{"final_answer": "yes"}'), ("assistant", CALL_TEXT)]
     assert turns(HumanMessage("?"), form=TOOLS) == [("system", TOOLS.section), ("user", "?")]
 
 

@@ -39,7 +39,7 @@ def calls(*names: str) -> dict:
     return json.loads(call_text([(name, arguments[name]) for name in names]))
 
 
-ANSWER = {"answer": "x"}
+ANSWER = {"final_answer": "x"}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_each_choice_of_tools_has_its_schema(choice: Any, right: list, wrong: li
     form = reply_form([find, Reckon, PING], choice)
     assert form.with_tools and form.answer_is_text
     assert all(fits(form, reply) for reply in right)
-    never = [{}, {"tool_calls": []}, calls("find") | ANSWER, {"answer": 3}, calls(*["ping"] * 9)]
+    never = [{}, {"tool_calls": []}, calls("find") | ANSWER, {"final_answer": 3}, calls(*["ping"] * 9)]
     never += [{"tool_calls": [{"name": "find", "arguments": arguments}]} for arguments in ({}, {"name": 1})]
     never += [{"tool_calls": [{"name": "find", "arguments": {"name": "x", "invented": 1}}]}]
     assert not any(fits(form, reply) for reply in [*wrong, *never])
@@ -80,8 +80,8 @@ def test_one_call_at_a_time() -> None:
 def test_the_prompt_names_the_tools_that_may_be_called_and_the_ways_to_reply() -> None:
     auto, one = reply_form([find, Reckon]).section, reply_form([find, Reckon], "Reckon").section
     assert json.dumps(as_tool(find)["function"]) in auto.splitlines()
-    assert '"description": "Work a sum out."' in auto and '{"answer": <text>}' in auto
-    assert "find" not in one and "answer" not in one and '{"tool_calls": [' in one
+    assert '"description": "Work a sum out."' in auto and '{"final_answer": <text>}' in auto
+    assert "find" not in one and "final_answer" not in one and '{"tool_calls": [' in one
 
 
 def test_an_answer_may_have_a_schema_of_its_own_beside_the_tools() -> None:
@@ -90,16 +90,16 @@ def test_an_answer_may_have_a_schema_of_its_own_beside_the_tools() -> None:
 
     wanted = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": Verdict.model_json_schema()}}
     form = reply_form([PING], response_format=wanted)
-    assert fits(form, {"answer": {"good": True}}) and fits(form, calls("ping"))
-    assert not fits(form, ANSWER) and not fits(form, {"answer": {"good": True, "more": 1}})
-    assert form.answer('{"good": true}') == '{"answer": {"good": true}}'
+    assert fits(form, {"final_answer": {"good": True}}) and fits(form, calls("ping"))
+    assert not fits(form, ANSWER) and not fits(form, {"final_answer": {"good": True, "more": 1}})
+    assert form.answer('{"good": true}') == '{"final_answer": {"good": true}}'
     alone = reply_form(response_format=wanted)
     assert fits(alone, {"good": True}) and not alone.with_tools and '"good"' in alone.section
 
 
 def test_earlier_answers_are_shown_in_the_form() -> None:
     assert FREE_TEXT.answer("ü\n") == "ü\n"
-    assert reply_form([PING]).answer('"ü"\n') == '{"answer": "\\"ü\\"\\n"}'
+    assert reply_form([PING]).answer('"ü"\n') == '{"final_answer": "\\"ü\\"\\n"}'
 
 
 class Size(BaseModel):

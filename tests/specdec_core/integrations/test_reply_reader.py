@@ -52,14 +52,14 @@ def put_together(said: list[str | CallPiece]) -> tuple[str, list[tuple[str | Non
 
 @given(st.text(), CUTS, st.booleans())
 def test_an_answer_is_the_same_however_it_is_cut(text: str, cuts: list[int], ascii_only: bool) -> None:
-    reader, said = read(*pieces_of(json.dumps({"answer": text}, ensure_ascii=ascii_only), cuts))
+    reader, said = read(*pieces_of(json.dumps({"final_answer": text}, ensure_ascii=ascii_only), cuts))
     assert (reader.text, reader.calls) == (text, [])
     assert put_together(said) == (text, [])
 
 
 @given(VALUES.filter(lambda value: not isinstance(value, str)), CUTS)
 def test_an_answer_that_is_json_stays_json(value: object, cuts: list[int]) -> None:
-    reader, said = read(*pieces_of(json.dumps({"answer": value}), cuts))
+    reader, said = read(*pieces_of(json.dumps({"final_answer": value}), cuts))
     assert reader.text == json.dumps(value) == put_together(said)[0]
 
 
@@ -100,7 +100,7 @@ def _mended(args: str) -> object:
         "{",
         '{"an',
         '{"answers": 3}',
-        '```json\n{"answer": "x"}\n```',
+        '```json\n{"final_answer": "x"}\n```',
         '{"name": "find", "arguments": {}}',
         "[1]",
         "{}",
@@ -115,15 +115,15 @@ def test_a_text_of_no_such_form_is_the_answer_as_it_stands(text: str) -> None:
 
 @given(st.text(), st.integers(0, 60))
 def test_an_answer_that_is_cut_is_what_was_said_so_far(text: str, cut: int) -> None:
-    whole = json.dumps({"answer": text})
+    whole = json.dumps({"final_answer": text})
     reader, said = read(*whole[:cut])
-    if cut > len('{"answer": "'):
+    if cut > len('{"final_answer": "'):
         assert text.startswith(reader.text) and put_together(said)[0] == reader.text
 
 
 def test_escapes_are_read_also_wrong_ones() -> None:
     def answer(raw: str) -> str:
-        whole, by_one = read(f'{{"answer": "{raw}"}}')[0].text, read(*f'{{"answer": "{raw}"}}')[0].text
+        whole, by_one = read(f'{{"final_answer": "{raw}"}}')[0].text, read(*f'{{"final_answer": "{raw}"}}')[0].text
         assert whole == by_one
         return whole
 
@@ -159,7 +159,7 @@ def test_an_empty_list_of_calls_is_an_empty_answer() -> None:
 
 def test_pieces_come_as_soon_as_they_are_sure() -> None:
     reader = ReplyReader()
-    said = [reader.feed(char) for char in '{"answer": "a\\n"}']
+    said = [reader.feed(char) for char in '{"final_answer": "a\\n"}']
     assert [piece for pieces in said for piece in pieces] == ["a", "\n"]
     reader = ReplyReader()
     reader.feed('{"tool_calls": [{"name": "f", "arguments": ')
