@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loopeng.api import Loop
+    from loopeng.engines.specdec_chat import chat_model
     from loopeng.errors import LoopError
     from loopeng.evaluators import evaluator
     from loopeng.ports import AgentContext, AgentResult, TextReply, TextRequest
@@ -28,6 +29,7 @@ __all__ = [
     "TextReply",
     "TextRequest",
     "__version__",
+    "chat_model",
     "evaluator",
     "load_task",
 ]
@@ -43,6 +45,7 @@ _MODULES = {
     "Task": "loopeng.schema",
     "TextReply": "loopeng.ports",
     "TextRequest": "loopeng.ports",
+    "chat_model": "loopeng.engines.specdec_chat",
     "evaluator": "loopeng.evaluators",
     "load_task": "loopeng.task_file",
 }

@@ -1,4 +1,4 @@
-"""The adapter to specdec_core, which only this file and specdec_endpoint.py touch. The first engine loads torch."""
+"""The adapter to specdec_core, which only the files specdec*.py here touch. The first engine loads torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 import time
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

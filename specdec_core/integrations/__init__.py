@@ -1,0 +1,1 @@
+"""The engine inside other libraries. Each module needs the extra of its name."""
