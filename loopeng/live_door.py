@@ -120,9 +120,7 @@ class LiveDoor(ABC):
         """``observe`` in a thread, for programs with an event loop."""
         return await self._in_thread(partial(self.observe, prompt_name, inputs, output, **options))
 
-    def instructions(
-        self, prompt_name: str, inputs: Mapping[str, Any], *, template: str | None = None
-    ) -> Instructions:
+    def instructions(self, prompt_name: str, inputs: Mapping[str, Any], *, template: str | None = None) -> Instructions:
         """The head of a prompt with its learned rules, filled in: for an app that generates by itself.
 
         Give its version to ``observe``. Raises UsageError for an input that the prompt lacks, NotFoundError for an
@@ -142,6 +140,7 @@ class LiveDoor(ABC):
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """In threads of our own: an app's other work in threads must not wait for engines."""
+        _ = self._live  # raises where it is closed
         with self._starting:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="loopeng-live")

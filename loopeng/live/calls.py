@@ -9,7 +9,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,8 +23,8 @@ from loopeng.errors import NotFoundError, RecordingWarning, StoreError, UsageErr
 from loopeng.evaluators import EvaluatorSource, build_evaluators
 from loopeng.live.heads import Heads
 from loopeng.live.reach import Reach
-from loopeng.live.records import CallRecords
 from loopeng.live.recorder import Recorder
+from loopeng.live.records import CallRecords
 from loopeng.live.redaction import Redactor
 from loopeng.live.tasks import (
     agent_section,
@@ -55,8 +55,8 @@ class Asked:
 
     evaluators: Sequence[EvaluatorSource]
     template: str | None = None
-    loop: LoopSpec = LoopSpec()
-    engine: EngineSpec = EngineSpec()
+    loop: LoopSpec = field(default_factory=LoopSpec)
+    engine: EngineSpec = field(default_factory=EngineSpec)
     seed: int = 0
     output: str | AgentResult | None = None
     version: PromptVersion | None = None
@@ -100,7 +100,7 @@ class LiveCalls:
         self._recorder = Recorder(self._reach, settings)
         self._adopted: dict[str, str] = {}  # by prompt, the template that this process has brought
         self._works: dict[tuple[object, ...], _Work] = {}
-        self._engines: dict[EngineSpec, TextEngine] = {}
+        self._engines: dict[str, TextEngine] = {}  # by the model's part of their settings
         self._making = threading.Lock()
 
     def call(self, prompt_name: str, inputs: Mapping[str, Any], asked: Asked) -> Answer:
@@ -225,9 +225,9 @@ class LiveCalls:
     def _work(self, version: PromptVersion, evaluators: tuple[Evaluator, ...], asked: Asked) -> _Work:
         """Made once for calls that ask for the same: a task takes longer to make than an answer to be recorded."""
         sections = [evaluator_section(each, self._redactor) for each in evaluators]
-        is_answered = asked.output is not None
         specs = json.dumps(sections, sort_keys=True, default=str)
-        key = (version.id, version.text_hash, specs, asked.loop, asked.engine, asked.seed, is_answered)
+        settings = asked.loop.model_dump_json(), asked.engine.model_dump_json(exclude_unset=True), asked.seed
+        key = (version.id, version.text_hash, specs, *settings, asked.output is not None)
         if (known := self._works.get(key)) is not None:
             return known
         work = self._made(version, evaluators, asked)
@@ -254,7 +254,7 @@ class LiveCalls:
         usual = {name: EngineSpec.model_fields[name].get_default() for name in _SAMPLING}
         model = spec.model_copy(update=usual)
         with self._making:
-            return self._engines.setdefault(model, LazyEngine(lambda: build_engine(model)))
+            return self._engines.setdefault(model.model_dump_json(), LazyEngine(lambda: build_engine(model)))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class Reach:
         self, store: LoopStore, settings: LiveSettings, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store, self._settings, self._clock = store, settings, clock
+        self._path = store.path.absolute()  # an application may go to another folder
         self._opening = threading.Lock()
         self._open: LoopStore | None = None
         self._file: tuple[int, int] | None = None  # device and inode of what is open
@@ -37,7 +38,7 @@ class Reach:
     def ask(self, work: Callable[[LoopStore], T]) -> T:
         """Do ``work`` with the store. Raises StoreError, at once where the database is known to be away."""
         if self.is_away:
-            raise StoreError(f"{self._store.path} is away")
+            raise StoreError(f"{self._path} is away")
         try:
             return work(self._present())
         except StoreError:
@@ -53,17 +54,16 @@ class Reach:
         self._let_go()
 
     def _present(self) -> LoopStore:
-        """The open store. A file that was deleted can still be written by whoever has it open, but nobody reads that."""
-        path = self._store.path
+        """The open store. A file that was deleted can be written on by whoever has it open, but nobody reads that."""
         try:
-            found = os.stat(path)
+            found = os.stat(self._path)
         except OSError as error:
-            raise StoreError(f"{path} is gone: {error.strerror}") from error
+            raise StoreError(f"{self._path} is gone: {error.strerror}") from error
         with self._opening:
             if self._open is None or self._file != (found.st_dev, found.st_ino):
                 if self._open is not None:
                     self._open.close()
-                self._open = self._store.again(busy_timeout_s=self._settings.patience_seconds)
+                self._open = self._store.again(self._path, busy_timeout_s=self._settings.patience_seconds)
                 self._file = found.st_dev, found.st_ino
             return self._open
 

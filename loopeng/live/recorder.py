@@ -29,9 +29,7 @@ class Recorder:
     first where there is no room; the application hears of that as a RecordingWarning, at most once a minute.
     """
 
-    def __init__(
-        self, reach: Reach, settings: LiveSettings, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, reach: Reach, settings: LiveSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._reach, self._settings, self._clock = reach, settings, clock
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows

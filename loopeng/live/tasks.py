@@ -1,7 +1,7 @@
 """An application's calls as work of the loop: its inputs as samples, the task that stands for them.
 
-The task is called ``live:<prompt>``. In the rows of its runs a stand-in takes the samples' place, since they come one by
-one; ``recorded_task`` puts in those that were recorded, so that patterns, proposals and gates are made of them.
+The task is called ``live:<prompt>``. In the rows of its runs a stand-in takes the samples' place, since they come one
+by one; ``recorded_task`` puts in those that were recorded, so that proposals and gates are made of them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sqlalchemy.exc import StatementError
 from sqlmodel import Session, col, func, select
 
 from loopeng.errors import ConflictError
-from loopeng.schema import Attempt, Run, Sample, SampleResult, Task, content_hash
+from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult, Task, content_hash
 from loopeng.store.attempts import add_attempt
 from loopeng.store.live_purging import Purge, purge
 from loopeng.store.live_tables import LiveCallRow, LiveSampleRow
@@ -38,8 +38,12 @@ class LiveSource:
     engine: Mapping[str, Any]
 
     @cached_property
+    def _task_hash(self) -> str:
+        return self.task.version_hash  # takes longer than a call should
+
+    @cached_property
     def _hash(self) -> str:
-        return content_hash([self.task.version_hash, self.version.id, self.seed, self.engine])
+        return content_hash([self._task_hash, self.version.id, self.seed, self.engine])
 
     def run(self, at: datetime) -> Run:
         """The run of a day. Its id says what it is of, so that all processes mean the same without asking.
@@ -51,7 +55,7 @@ class LiveSource:
             id=f"live-{content_hash([self._hash, day.isoformat()])[:16]}",
             kind="live",
             task_name=self.task.name,
-            task_hash=self.task.version_hash,
+            task_hash=self._task_hash,
             prompt_name=self.version.prompt_name,
             prompt_version_id=self.version.id,
             seed=self.seed,
@@ -113,7 +117,9 @@ class LiveRoom(Room):
         query = select(LiveSampleRow).where(LiveSampleRow.prompt_name == prompt_name)
         with self._database.read() as session:
             rows = session.exec(query.order_by(col(LiveSampleRow.seen_at).desc()).limit(limit))
-            return [Sample.model_validate({"id": row.sample_id, "inputs": row.inputs, "split": row.split}) for row in rows]
+            return [
+                Sample.model_validate({"id": row.sample_id, "inputs": row.inputs, "split": row.split}) for row in rows
+            ]
 
     def purge_live(self, *, before: datetime | None, keep_samples: int | None, limit: int) -> Purge:
         """Take the texts of old calls out of the database, at most ``limit`` calls and samples of each kind at a time.

@@ -148,7 +148,9 @@ def _forget_samples(session: Session, task_hash: str, kept: Collection[str]) -> 
 
 
 def _blank_run(session: Session, run_id: str, kept: Collection[str]) -> None:
-    query: Any = select(AttemptRow.sample_id, AttemptRow.repeat).where(AttemptRow.run_id == run_id, AttemptRow.text != "")
+    query: Any = select(AttemptRow.sample_id, AttemptRow.repeat).where(
+        AttemptRow.run_id == run_id, AttemptRow.text != ""
+    )
     for sample_id, repeat in set(session.exec(query).all()):
         if sample_id not in kept:
             _blank_attempts(session, run_id, sample_id, repeat)

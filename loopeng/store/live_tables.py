@@ -1,5 +1,4 @@
 """The tables of an application's traffic: the inputs it sent, and its calls."""
-# ruff: noqa: D101  what the rows mean is said once, where the nouns are
 
 from __future__ import annotations
 

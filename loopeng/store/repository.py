@@ -70,9 +70,9 @@ class LoopStore(
     def close(self) -> None:
         self._database.close()
 
-    def again(self, *, busy_timeout_s: float) -> Self:
-        """The same database once more, with connections of its own and another patience. Raises StoreError."""
-        return type(self).open(self.path, clock=self._clock, busy_timeout_s=busy_timeout_s)
+    def again(self, path: Path, *, busy_timeout_s: float) -> Self:
+        """The same database, now under ``path``, with own connections and another patience. Raises StoreError."""
+        return type(self).open(path, clock=self._clock, busy_timeout_s=busy_timeout_s)
 
     def __enter__(self) -> Self:
         return self

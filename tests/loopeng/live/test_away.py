@@ -81,8 +81,10 @@ def test_while_it_is_known_to_be_away_nobody_waits_for_it(path: Path) -> None:
 def test_there_is_only_so_much_room(path: Path) -> None:
     with open_loop(path, buffer_calls=3, **BRIEFLY) as loop:
         ask(loop, "before")
-        with locked(path), pytest.warns(RecordingWarning, match="up to 3 wait"):
-            for number in range(5):
+        with locked(path):
+            with pytest.warns(RecordingWarning, match="up to 3 wait"):
+                ask(loop, "during 0")
+            for number in range(1, 5):
                 ask(loop, f"during {number}")
         with pytest.warns(RecordingWarning, match="2 calls were not recorded meanwhile"):
             ask(loop, "after")

@@ -12,6 +12,7 @@ import pytest
 from loopeng import Loop
 from loopeng.live.heads import Heads
 from loopeng.store import LoopStore, head_moves
+from loopeng.store.prompts import move_head
 from tests.loopeng.live.traffic import TEMPLATE, ask, open_loop
 
 OTHER = "Say what it is: {{ product }}{{ rules }}"
@@ -76,11 +77,13 @@ def test_a_head_that_moves_while_it_is_read_is_read_again(loop: Loop) -> None:
 
 def test_what_is_not_committed_moves_nothing(loop: Loop) -> None:
     ask(loop)
-    before = head_moves()
-    with pytest.raises(RuntimeError), loop.store._database.write() as session:
-        from loopeng.store.prompts import move_head
+    before, head = head_moves(), loop.store.head("describe").id
 
-        head = loop.store.head("describe").id
-        move_head(session, "describe", frm=head, to=head)
-        raise RuntimeError
+    def moves_and_breaks() -> None:
+        with loop.store._database.write() as session:
+            move_head(session, "describe", frm=head, to=head)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        moves_and_breaks()
     assert head_moves() == before

@@ -98,10 +98,10 @@ def test_evaluators_that_are_live_objects(loop: Loop, path: Path) -> None:
 
 def test_what_came_to_nothing_is_not_asked_again_for_new_samples(loop: Loop) -> None:
     """Traffic grows all the time: the same failures would lead to the same archived proposal at every look."""
-    no_remedy = [{"id": "named", "type": "contains", "value": "teapot", "remedy": " "}]
-    traffic(loop, evaluators=no_remedy)
+    hopeless = [{"id": "named", "type": "contains", "value": "teapot"}]
+    traffic(loop, evaluators=hopeless)
     first = loop.propose("live:describe")
-    traffic(loop, 50, evaluators=no_remedy)
+    traffic(loop, 50, evaluators=hopeless)
     again = loop.propose("live:describe")
     assert [each.state for each in first] == ["archived"] and again == []
 

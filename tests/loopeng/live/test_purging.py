@@ -12,7 +12,7 @@ from tests.loopeng.live.test_redaction import everything_on_disk
 from tests.loopeng.live.traffic import LONG, ask, open_loop, rows
 
 COUNTED = (
-    "SELECT run_id, sample_id, repeat, attempt_index, verdict, score, prompt_tokens, generated_tokens, seed FROM attempt",
+    "SELECT run_id, sample_id, repeat, attempt_index, verdict, score, prompt_tokens, generated_tokens FROM attempt",
     "SELECT run_id, sample_id, repeat, position, evaluator, passed, score, category, remedy FROM eval_result",
     "SELECT * FROM sample_result",
     "SELECT id, run_id, sample_id, repeat, created_at FROM live_call",
@@ -45,7 +45,9 @@ def test_old_texts_go_and_counts_stay(path: Path) -> None:
     a_week_later(path)
     before = counted(path)
     with open_loop(path, keep_days=3) as loop:
-        new = loop.observe("describe", {"product": "new"}, "Kept.", evaluators=[{"id": "x", "type": "length", "max_words": 9}])
+        new = loop.observe(
+            "describe", {"product": "new"}, "Kept.", evaluators=[{"id": "x", "type": "length", "max_words": 9}]
+        )
         done = loop.purge()
         assert (done.num_calls, done.num_samples) == (40, 40)
         assert loop.purge().num_calls == 0

@@ -72,9 +72,12 @@ def test_what_cannot_be_redacted_is_not_recorded(path: Path) -> None:
         raise RuntimeError(text)
 
     for rule in (broken, lambda text: None):
-        with Loop.open(path, engine=lambda m, p: "a mug", live=LiveSettings(redact=rule)) as loop:  # type: ignore[arg-type]
-            with pytest.warns(RecordingWarning, match="could not be redacted"):
-                assert ask(loop, "mug").text == "a mug"
+        settings = LiveSettings(redact=rule)  # type: ignore[arg-type]
+        with (
+            Loop.open(path, engine=lambda m, p: "a mug", live=settings) as loop,
+            pytest.warns(RecordingWarning, match="could not be redacted"),
+        ):
+            assert ask(loop, "mug").text == "a mug"
     assert rows(path, "SELECT * FROM live_call") == [] and b"a mug" not in everything_on_disk(path)
 
 
