@@ -19,6 +19,7 @@ from loopeng.live.tasks import (
     readable_inputs,
     recorded_task,
     refuse_live_objects,
+    with_samples,
 )
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "readable_inputs",
     "recorded_task",
     "refuse_live_objects",
+    "with_samples",
 ]

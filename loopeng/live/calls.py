@@ -19,9 +19,9 @@ from loopeng.attempt.budget import Budget
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.state import AttemptContext
 from loopeng.engines import LazyEngine, as_engine, build_engine
-from loopeng.errors import NotFoundError, RecordingWarning, StoreError, UsageError
+from loopeng.errors import LoopError, RecordingWarning, UsageError
 from loopeng.evaluators import EvaluatorSource, build_evaluators
-from loopeng.live.heads import Heads
+from loopeng.live.heads import KnownHeads
 from loopeng.live.reach import Reach
 from loopeng.live.recorder import Recorder
 from loopeng.live.records import CallRecords
@@ -36,8 +36,7 @@ from loopeng.live.tasks import (
 )
 from loopeng.patterns.miner import shown_failures
 from loopeng.ports import Agent, AgentContext, AgentResult, EngineInfo, Evaluator, GenerateFunction, TextEngine
-from loopeng.prompts import text_hash
-from loopeng.schema import Attempt, PromptVersion, Sample, Task, utc_now
+from loopeng.schema import Attempt, Noun, PromptVersion, Sample, Task, utc_now
 from loopeng.schema.task import AgentSpec, BudgetSpec, EngineSpec, LoopSpec
 from loopeng.settings import LiveSettings
 from loopeng.store import LiveCall, LiveSource, LoopStore, Purge
@@ -46,6 +45,7 @@ __all__ = ["Answer", "Asked", "LiveCalls"]
 
 _STEPS_PER_ATTEMPT = 4  # of the graph: generate, evaluate, decide, retry
 _NUM_WORKS = 100
+_AS_IT_IS = Redactor()
 _SAMPLING = ("max_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "stop")
 
 
@@ -80,6 +80,7 @@ class _Work:
 
     source: LiveSource
     harness: Harness
+    is_recorded: bool  # not where what they ask for cannot be redacted
 
 
 class LiveCalls:
@@ -95,10 +96,9 @@ class LiveCalls:
     ) -> None:
         self._store, self._settings, self._engine, self._agent = store, settings, engine, agent
         self._redactor = Redactor(settings.redact)
-        self._heads = Heads(settings.head_seconds)
         self._reach = Reach(store, settings)
         self._recorder = Recorder(self._reach, settings)
-        self._adopted: dict[str, str] = {}  # by prompt, the template that this process has brought
+        self._heads = KnownHeads(settings.head_seconds, self._reach, self._recorder.warn)
         self._works: dict[tuple[object, ...], _Work] = {}
         self._engines: dict[str, TextEngine] = {}  # by the model's part of their settings
         self._making = threading.Lock()
@@ -119,27 +119,12 @@ class LiveCalls:
         harness = replace(work.harness, evaluators=evaluators)
         if asked.output is not None:
             harness = replace(harness, agent=_Answered(asked.output))
-        return self._answer(work.source, harness, values)
+        stored = self._stored_sample(values) if work.is_recorded else None
+        return self._answer(work.source, harness, values, stored)
 
     def head(self, prompt_name: str, template: str | None = None) -> PromptVersion:
-        """The version to answer under. A ``template`` becomes the head's at this process's first call with it.
-
-        Where the database is away it is the head that was known last, or the template without learned rules.
-        """
-        is_adopted = template is None or self._adopted.get(prompt_name) == template
-        if is_adopted and (fresh := self._heads.fresh(prompt_name)) is not None:
-            return fresh
-        try:
-            return self._heads.read(
-                prompt_name, lambda: self._reach.ask(lambda store: self._ask_head(store, prompt_name, template))
-            )
-        except (StoreError, NotFoundError) as error:
-            known = self._heads.last_known(prompt_name)
-            if known is None and (template is None or isinstance(error, NotFoundError)):
-                raise
-            if isinstance(error, StoreError):
-                self._recorder.warn(error)
-            return known or _unadopted(prompt_name, template or "")
+        """The version to answer under; a ``template`` is adopted at this process's first call with it."""
+        return self._heads.head(prompt_name, template)
 
     def evaluators_of(self, task: Task) -> tuple[Evaluator, ...] | None:
         """The evaluators of calls that this process has answered for such a task: they may be live objects."""
@@ -157,25 +142,12 @@ class LiveCalls:
         self._recorder.close()
         self._reach.close()
 
-    def _ask_head(self, store: LoopStore, prompt_name: str, template: str | None) -> PromptVersion:
-        try:
-            head = store.head(prompt_name)
-        except NotFoundError:
-            if template is None:
-                raise
-            head = store.adopt_template(prompt_name, template, by="app")[0]
-        if template is not None:
-            if head.template != template and self._adopted.get(prompt_name) != template:
-                head = store.adopt_template(prompt_name, template, by="app")[0]
-            self._adopted[prompt_name] = template
-        return head
-
-    def _answer(self, source: LiveSource, harness: Harness, values: dict[str, Any]) -> Answer:
+    def _answer(self, source: LiveSource, harness: Harness, values: dict[str, Any], stored: Sample | None) -> Answer:
+        """``stored`` is the sample that is recorded, if the call is."""
         from loopeng.attempt.graph import attempt_graph  # brings langgraph
 
-        stored = self._stored_sample(values)
         call_id, at = uuid.uuid4().hex, utc_now()
-        sample = stored or live_sample(values, Redactor())
+        sample = stored or live_sample(values, _AS_IT_IS)
         place = self._recorder.begin(call_id, source, sample.id, at) if stored is not None else None
         repeat = secrets.randbelow(2**31) if place is None else place[1]  # the seeds of no other call, most likely
         records = CallRecords(self._reach, self._redactor)
@@ -200,8 +172,7 @@ class LiveCalls:
 
     def _stored_sample(self, values: Mapping[str, Any]) -> Sample | None:
         """The sample that is recorded; None where this call is not."""
-        settings = self._settings
-        if not settings.record or (settings.sample_rate < 1 and random.random() >= settings.sample_rate):
+        if random.random() >= self._settings.sample_rate:
             return None
         try:
             return live_sample(values, self._redactor)
@@ -224,7 +195,7 @@ class LiveCalls:
 
     def _work(self, version: PromptVersion, evaluators: tuple[Evaluator, ...], asked: Asked) -> _Work:
         """Made once for calls that ask for the same: a task takes longer to make than an answer to be recorded."""
-        sections = [evaluator_section(each, self._redactor) for each in evaluators]
+        sections = [evaluator_section(each, _AS_IT_IS) for each in evaluators]
         specs = json.dumps(sections, sort_keys=True, default=str)
         settings = asked.loop.model_dump_json(), asked.engine.model_dump_json(exclude_unset=True), asked.seed
         key = (version.id, version.text_hash, specs, *settings, asked.output is not None)
@@ -242,10 +213,17 @@ class LiveCalls:
         if asked.output is None and self._engine is not None:
             spec = engine_section(engine.describe(), asked.engine)
         section = agent_section(agent) if agent is not None and asked.output is None else AgentSpec()
-        task = live_task(version, evaluators, self._redactor, loop=asked.loop, engine=spec, agent=section)
+        sections: dict[str, Noun] = {"loop": asked.loop, "engine": spec, "agent": section}
+        try:
+            task, is_recorded = live_task(version, evaluators, self._redactor, **sections), self._settings.record
+        except LoopError:
+            raise
+        except Exception as error:  # noqa: BLE001  the application's own function redacts
+            _warn_of_redaction(error)
+            task, is_recorded = live_task(version, evaluators, **sections), False
         harness = Harness.build(self._store, task, engine=engine, agent=agent, evaluators=evaluators)
         described = _Answered.description() if asked.output is not None else harness.description()
-        return _Work(LiveSource(task, version, asked.seed, described), harness)
+        return _Work(LiveSource(task, version, asked.seed, described), harness, is_recorded)
 
     def _engine_for(self, spec: EngineSpec) -> TextEngine:
         """The application's, or one model for all calls that differ in their sampling alone."""
@@ -272,20 +250,6 @@ class _Answered:
     def description() -> dict[str, Any]:
         """In place of an engine's."""
         return EngineInfo(kind="application").model_dump(mode="json") | {"agent": None}
-
-
-def _unadopted(prompt_name: str, template: str) -> PromptVersion:
-    """A template that the database has not seen: whatever it knows of the prompt is out of reach."""
-    return PromptVersion(
-        id="",
-        prompt_name=prompt_name,
-        number=0,
-        template=template,
-        text_hash=text_hash(template, ()),
-        source="task file",
-        created_by="app",
-        created_at=utc_now(),
-    )
 
 
 def _warn_of_redaction(error: Exception) -> None:

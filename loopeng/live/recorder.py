@@ -86,7 +86,7 @@ class Recorder:
             lost = len(self._waiting)
             warnings.warn(f"{lost} calls were never recorded: the database was away", RecordingWarning, stacklevel=3)
 
-    def warn(self, error: Exception) -> None:
+    def warn(self, error: StoreError) -> None:
         """Tell the application, unless it was told a moment ago."""
         with self._guard:
             now, told = self._clock(), self._warned_at

@@ -19,7 +19,7 @@ from loopeng.live.redaction import Redactor
 from loopeng.ports import EngineInfo, Evaluator
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import EvaluatorSpec, Noun, PromptVersion, Sample, Task, content_hash
-from loopeng.schema.live import live_name
+from loopeng.schema.live import live_name, live_prompt
 from loopeng.schema.task import AgentSpec, DatasetSpec, EngineSpec, PromptSpec
 from loopeng.store import LoopStore
 from loopeng.validation import did_you_mean, validated
@@ -34,6 +34,7 @@ __all__ = [
     "readable_inputs",
     "recorded_task",
     "refuse_live_objects",
+    "with_samples",
 ]
 
 N = TypeVar("N", bound=Noun)
@@ -110,13 +111,16 @@ def recorded_task(store: LoopStore, prompt_name: str) -> Task:
         raise NotFoundError(
             f"no calls of prompt {prompt_name!r} were recorded yet: loop.attempt and loop.observe record them"
         )
-    task = store.task(runs[0].task_hash)
-    changes = {
-        "samples": tuple(store.live_samples(prompt_name, limit=_NUM_SAMPLES)) or (_STAND_IN,),
-        "template": head.template,
-        "prompt": PromptSpec(name=prompt_name, template=head.template),
-    }
-    return task.model_copy(update=changes)
+    task = with_samples(store, store.task(runs[0].task_hash))
+    prompt = PromptSpec(name=prompt_name, template=head.template)
+    return task.model_copy(update={"template": head.template, "prompt": prompt})
+
+
+def with_samples(store: LoopStore, task: Task) -> Task:
+    """A task of traffic with the inputs sent last, as far as they are kept; any other as it is."""
+    prompt_name = live_prompt(task.name)
+    kept = store.live_samples(prompt_name, limit=_NUM_SAMPLES) if prompt_name is not None else []
+    return task.model_copy(update={"samples": tuple(kept)}) if kept else task
 
 
 def refuse_live_objects(task: Task) -> None:

@@ -137,7 +137,8 @@ class LiveRoom(Room):
 def _place(session: Session, call_id: str, source: LiveSource, sample_id: str, at: datetime) -> tuple[str, int]:
     known = session.exec(select(LiveCallRow.run_id, LiveCallRow.repeat).where(LiveCallRow.id == call_id)).first()
     if known is not None:
-        return known
+        run_id, repeat = known
+        return run_id, repeat
     run = source.run(at)
     if session.exec(select(RunRow.id).where(RunRow.id == run.id)).first() is None:
         write_task(session, source.task, at)
@@ -168,9 +169,9 @@ def _write_sample(session: Session, prompt_name: str, call: LiveCall) -> None:
     values = {"prompt_name": prompt_name, "sample_id": call.sample.id, "inputs": call.sample.inputs}
     values |= {"split": call.sample.split, "created_at": call.at, "seen_at": call.at}
     table = LiveSampleRow.__table__  # type: ignore[attr-defined]
-    later = {"seen_at": func.max(table.c.seen_at, call.at)}
-    keys = ["prompt_name", "sample_id"]
-    session.exec(insert(table).values(values).on_conflict_do_update(index_elements=keys, set_=later))
+    statement = insert(table).values(values)
+    latest = {"seen_at": func.max(table.c.seen_at, statement.excluded.seen_at)}
+    session.exec(statement.on_conflict_do_update(index_elements=["prompt_name", "sample_id"], set_=latest))
 
 
 def _with_known_version(session: Session, source: LiveSource, at: datetime) -> LiveSource:

@@ -39,18 +39,23 @@ class Purge:
 
 def purge(session: Session, *, before: datetime | None, keep_samples: int | None, limit: int) -> Purge:
     """Do it inside a write session. What is deleted is overwritten in the file, too."""
-    session.connection().exec_driver_sql("PRAGMA secure_delete = ON")
+    session.connection().exec_driver_sql("PRAGMA secure_delete = ON").close()
     num_calls, num_samples, more = 0, 0, False
     if before is not None:
         old = _calls(session, and_(col(LiveCallRow.purged).is_(False), col(LiveCallRow.created_at) < before), limit)
         num_calls, more = _blank(session, old), len(old) == limit
     for prompt_name in session.exec(select(PromptRow.name)).all():
-        gone = _old_samples(session, prompt_name, before, keep_samples, limit)
-        for sample_id in gone:
-            num_calls += _blank(session, _calls_of(session, prompt_name, sample_id))
+        gone = 0
+        for sample_id in _old_samples(session, prompt_name, before, keep_samples, limit):
+            calls = _calls_of(session, prompt_name, sample_id, limit - num_calls)
+            num_calls += _blank(session, calls)
+            if num_calls >= limit:
+                more = True  # of an input that was sent often, the rest the next time
+                break
             here = col(LiveSampleRow.prompt_name) == prompt_name, col(LiveSampleRow.sample_id) == sample_id
             session.exec(delete(LiveSampleRow).where(*here))
-        num_samples, more = num_samples + len(gone), more or len(gone) == limit
+            gone += 1
+        num_samples, more = num_samples + gone, more or gone == limit
         if gone:
             _purge_copies(session, prompt_name)
     return Purge(num_calls, num_samples, more)
@@ -64,11 +69,11 @@ def _calls(session: Session, which: ColumnElement[bool], limit: int) -> list[_Ke
     return [tuple(key) for key in session.exec(query.order_by(col(LiveCallRow.created_at)).limit(limit))]
 
 
-def _calls_of(session: Session, prompt_name: str, sample_id: str) -> list[_Key]:
+def _calls_of(session: Session, prompt_name: str, sample_id: str, limit: int) -> list[_Key]:
     query: Any = select(LiveCallRow.run_id, LiveCallRow.sample_id, LiveCallRow.repeat)
     query = query.join(RunRow, col(RunRow.id) == LiveCallRow.run_id)
     mine = LiveCallRow.sample_id == sample_id, col(LiveCallRow.purged).is_(False), RunRow.prompt_name == prompt_name
-    return [tuple(key) for key in session.exec(query.where(*mine))]
+    return [tuple(key) for key in session.exec(query.where(*mine).limit(max(limit, 0)))]
 
 
 def _old_samples(

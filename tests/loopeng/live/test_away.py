@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from loopeng import Loop
-from loopeng.errors import RecordingWarning, StoreError
+from loopeng.errors import NotFoundError, RecordingWarning, StoreError
 from loopeng.live.reach import Reach
 from loopeng.live.recorder import Recorder
 from loopeng.schema import SampleResult, utc_now
@@ -57,7 +57,7 @@ def test_away_from_the_first_call_on(path: Path) -> None:
             with pytest.warns(RecordingWarning):
                 result = ask(loop)
             assert (result.text, result.version.id, result.version.number) == (SHORT, "", 0)
-            with pytest.raises(StoreError):
+            with pytest.raises(NotFoundError):
                 ask(loop, template=None)  # there is nothing to answer by
         assert ask(loop).version.number == 1
         (run,) = loop.store.runs(kind="live")
@@ -94,21 +94,11 @@ def test_there_is_only_so_much_room(path: Path) -> None:
 
 def test_closing_without_the_database_says_what_is_lost(path: Path) -> None:
     with locked(path):
-        loop = open_loop_of(path)
+        loop = open_loop(path, **BRIEFLY)
         with pytest.warns(RecordingWarning):
             ask(loop)
         with pytest.warns(RecordingWarning, match="1 calls were never recorded"):
             loop.close()
-
-
-def open_loop_of(path: Path) -> Loop:
-    """A loop whose store is open already, though nobody can read it now."""
-    from loopeng.engines.scripted import ScriptedEngine
-    from loopeng.store.database import Database
-    from tests.loopeng.live.traffic import say
-
-    store = LoopStore(Database(path), utc_now)
-    return Loop(store, engine=ScriptedEngine(say), live=LiveSettings(**BRIEFLY))
 
 
 def test_a_folder_that_is_deleted(path: Path, tmp_path: Path) -> None:
@@ -124,6 +114,17 @@ def test_a_folder_that_is_deleted(path: Path, tmp_path: Path) -> None:
         assert num_calls(path) == 2
     with LoopStore.open(path) as store:
         assert store.head("describe").template == TEMPLATE
+
+
+def test_a_head_that_cannot_be_read_at_all(path: Path, tmp_path: Path) -> None:
+    with open_loop(path, **BRIEFLY) as loop:
+        path.parent.rename(tmp_path / "elsewhere")
+        with pytest.raises(StoreError, match="is gone"):
+            ask(loop, template=None)
+        with pytest.warns(RecordingWarning):
+            assert ask(loop).text == SHORT
+        (tmp_path / "elsewhere").rename(path.parent)
+    assert num_calls(path) == 1  # closing writes it
 
 
 def test_a_folder_that_is_moved_away_and_back(path: Path, tmp_path: Path) -> None:
@@ -143,11 +144,11 @@ def another_user() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    os.seteuid(65534)
+    os.setresuid(65534, 65534, 0)
     try:
         yield
     finally:
-        os.seteuid(0)
+        os.setresuid(0, 0, 0)
 
 
 def test_a_database_that_may_only_be_read(path: Path) -> None:

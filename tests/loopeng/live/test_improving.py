@@ -60,9 +60,9 @@ def test_of_an_input_sent_often_a_failing_answer_is_shown(path: Path) -> None:
 
     with Loop.open(path, engine=generate) as loop:
         answers["reliable"] = True
-        traffic(loop, 30)
+        traffic(loop)
         answers["reliable"] = False
-        traffic(loop, 30)
+        traffic(loop)
         (proposal,) = loop.propose("live:describe")
         task = loop.store.task(proposal.task_hash)
         context = reflection_context(loop.store, loop._harness(task), proposal)

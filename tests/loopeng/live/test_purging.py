@@ -45,12 +45,12 @@ def test_old_texts_go_and_counts_stay(path: Path) -> None:
     a_week_later(path)
     before = counted(path)
     with open_loop(path, keep_days=3) as loop:
-        new = loop.observe(
-            "describe", {"product": "new"}, "Kept.", evaluators=[{"id": "x", "type": "length", "max_words": 9}]
-        )
         done = loop.purge()
         assert (done.num_calls, done.num_samples) == (40, 40)
         assert loop.purge().num_calls == 0
+        new = loop.observe(
+            "describe", {"product": "new"}, "Kept.", evaluators=[{"id": "x", "type": "length", "max_words": 9}]
+        )
         after = counted(path)
         for then, now in zip(before, after, strict=True):
             assert set(then) <= set(now) and len(now) - len(then) <= 1  # the new call's
