@@ -137,8 +137,8 @@ def _fill(loop: Loop, size: int) -> None:
             change = {"sample_id": sample.id}
             copies = (attempt.model_copy(update=change),)
             end = result.model_copy(update=change | {"split": sample.split})
-            calls.append(LiveCall(uuid.uuid4().hex, source, sample, utc_now(), copies, end))
-        assert loop.store.save_live_calls(calls) == {}
+            calls.append(LiveCall(uuid.uuid4().hex, source, sample, utc_now(), None, copies, end))
+        assert loop.store.save_live_calls(calls).refused == {}
 
 
 if __name__ == "__main__":

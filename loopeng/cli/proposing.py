@@ -38,7 +38,8 @@ def propose_and_report(
             with LiveProgress(quiet=quiet or read_settings().quiet) as display:
                 proposals = loop.propose(loaded, pattern_ids=pattern_ids, on_event=display)
         except KeyboardInterrupt:
-            again = command("propose", *([] if from_file else [loaded.name]), db=database, task_path=from_file and path)
+            named = (["propose"], path) if prompt_name is None else (["propose", loaded.name], None)
+            again = command(*named[0], db=database, task_path=named[1])
             note(f"interrupted; everything is saved. Go on with:\n  {again}")
             return _INTERRUPTED
         if as_json:

@@ -9,8 +9,10 @@ import threading
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from loopeng.agents import as_agent
@@ -36,7 +38,7 @@ from loopeng.live.tasks import (
 )
 from loopeng.patterns.miner import shown_failures
 from loopeng.ports import Agent, AgentContext, AgentResult, EngineInfo, Evaluator, GenerateFunction, TextEngine
-from loopeng.schema import Attempt, Noun, PromptVersion, Sample, Task, utc_now
+from loopeng.schema import Attempt, PromptVersion, Sample, Task, utc_now
 from loopeng.schema.task import AgentSpec, BudgetSpec, EngineSpec, LoopSpec
 from loopeng.settings import LiveSettings
 from loopeng.store import LiveCall, LiveSource, LoopStore, Purge
@@ -144,30 +146,24 @@ class LiveCalls:
 
     def _answer(self, source: LiveSource, harness: Harness, values: dict[str, Any], stored: Sample | None) -> Answer:
         """``stored`` is the sample that is recorded, if the call is."""
-        from loopeng.attempt.graph import attempt_graph  # brings langgraph
-
-        call_id, at = uuid.uuid4().hex, utc_now()
-        sample = stored or live_sample(values, _AS_IT_IS)
-        place = self._recorder.begin(call_id, source, sample.id, at) if stored is not None else None
-        repeat = secrets.randbelow(2**31) if place is None else place[1]  # the seeds of no other call, most likely
-        records = CallRecords(self._reach, self._redactor)
-        context = AttemptContext(
-            harness=harness,
-            run=source.run(at),
-            version=source.version,
-            samples={sample.id: sample.model_copy(update={"inputs": values})},
-            budget=Budget(BudgetSpec()),
-            max_attempts=harness.task.loop.max_attempts,
-            own_records=records,
-        )
-        num_steps = 10 + _STEPS_PER_ATTEMPT * context.max_attempts
-        try:
-            attempt_graph().invoke(
-                {"sample_id": sample.id, "repeat": repeat}, {"recursion_limit": num_steps}, context=context
+        sample, at = stored or live_sample(values, _AS_IT_IS), utc_now()
+        run, records = source.run(at), CallRecords(self._reach, self._redactor)
+        with self._recorder.repeat(run.id, sample.id) if stored is not None else nullcontext() as repeat:
+            own = secrets.randbelow(2**31) if repeat is None else repeat  # the seeds of no other call, most likely
+            context = AttemptContext(
+                harness=harness,
+                run=run,
+                version=source.version,
+                samples={sample.id: sample.model_copy(update={"inputs": values})},
+                budget=Budget(BudgetSpec()),
+                max_attempts=harness.task.loop.max_attempts,
+                own_records=records,
             )
-        finally:  # what is made when somebody presses Ctrl-C is recorded, too
-            if stored is not None and records.made:
-                self._record(call_id, source, stored, at, tuple(records.made))
+            try:
+                _invoke(context, sample.id, own)
+            finally:  # what is made when somebody presses Ctrl-C is recorded, too
+                if stored is not None and records.made:
+                    records.made = self._recorded(source, stored, at, repeat, records.made)
         return Answer(tuple(records.made), source.version)
 
     def _stored_sample(self, values: Mapping[str, Any]) -> Sample | None:
@@ -180,18 +176,23 @@ class LiveCalls:
             _warn_of_redaction(error)
             return None
 
-    def _record(
-        self, call_id: str, source: LiveSource, sample: Sample, at: datetime, made: tuple[Attempt, ...]
-    ) -> None:
+    def _recorded(
+        self, source: LiveSource, sample: Sample, at: datetime, repeat: int | None, made: list[Attempt]
+    ) -> list[Attempt]:
+        """The attempts, as they were made, with the place that their rows have."""
         try:
             attempts = tuple(map(self._redactor.attempt, made))
         except Exception as error:  # noqa: BLE001  as above; nothing of the call may be written then
             _warn_of_redaction(error)
-            return
+            return made
         learned_from = sample.split == "reflect"
         failures = shown_failures(sample, attempts[0], source.task.watching) if learned_from else []
         result = sample_result(attempts, sample.split)
-        self._recorder.keep(LiveCall(call_id, source, sample, at, attempts, result, tuple(failures)))
+        call = LiveCall(uuid.uuid4().hex, source, sample, at, repeat, attempts, result, tuple(failures))
+        place = self._recorder.keep(call)
+        if place is None or place == (made[0].run_id, made[0].repeat):
+            return made
+        return [each.model_copy(update={"run_id": place[0], "repeat": place[1]}) for each in made]
 
     def _work(self, version: PromptVersion, evaluators: tuple[Evaluator, ...], asked: Asked) -> _Work:
         """Made once for calls that ask for the same: a task takes longer to make than an answer to be recorded."""
@@ -213,14 +214,14 @@ class LiveCalls:
         if asked.output is None and self._engine is not None:
             spec = engine_section(engine.describe(), asked.engine)
         section = agent_section(agent) if agent is not None and asked.output is None else AgentSpec()
-        sections: dict[str, Noun] = {"loop": asked.loop, "engine": spec, "agent": section}
+        make = partial(live_task, version, evaluators, loop=asked.loop, engine=spec, agent=section)
         try:
-            task, is_recorded = live_task(version, evaluators, self._redactor, **sections), self._settings.record
+            task, is_recorded = make(self._redactor), self._settings.record
         except LoopError:
             raise
         except Exception as error:  # noqa: BLE001  the application's own function redacts
             _warn_of_redaction(error)
-            task, is_recorded = live_task(version, evaluators, **sections), False
+            task, is_recorded = make(_AS_IT_IS), False
         harness = Harness.build(self._store, task, engine=engine, agent=agent, evaluators=evaluators)
         described = _Answered.description() if asked.output is not None else harness.description()
         return _Work(LiveSource(task, version, asked.seed, described), harness, is_recorded)
@@ -233,6 +234,13 @@ class LiveCalls:
         model = spec.model_copy(update=usual)
         with self._making:
             return self._engines.setdefault(model.model_dump_json(), LazyEngine(lambda: build_engine(model)))
+
+
+def _invoke(context: AttemptContext, sample_id: str, repeat: int) -> None:
+    from loopeng.attempt.graph import attempt_graph  # brings langgraph
+
+    num_steps = 10 + _STEPS_PER_ATTEMPT * context.max_attempts
+    attempt_graph().invoke({"sample_id": sample_id, "repeat": repeat}, {"recursion_limit": num_steps}, context=context)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -13,7 +14,7 @@ from loopeng.errors import RecordingWarning, StoreError
 from loopeng.live.reach import Reach
 from loopeng.schema import utc_now
 from loopeng.settings import LiveSettings
-from loopeng.store import LiveCall, LiveSource, Purge
+from loopeng.store import LiveCall, Purge
 
 __all__ = ["Recorder"]
 
@@ -31,27 +32,55 @@ class Recorder:
 
     def __init__(self, reach: Reach, settings: LiveSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._reach, self._settings, self._clock = reach, settings, clock
-        self._writing = threading.Lock()
+        self._writing, self._placing = threading.Lock(), threading.Lock()
+        self._under_way: dict[tuple[str, str], set[int]] = {}  # by run and sample, the repeats
         self._guard = threading.Lock()  # of what follows
         self._waiting: dict[str, LiveCall] = {}
+        self._asking: set[str] = set()  # calls that somebody waits for to be written
+        self._placed: dict[str, tuple[str, int]] = {}  # where those are
         self._num_dropped = 0
         self._warned_at: float | None = None
         self._purged_at = self._clock() - _PURGE_EVERY_S
 
-    def begin(self, call_id: str, source: LiveSource, sample_id: str, at: datetime) -> tuple[str, int] | None:
-        """The run of a call and its repeat; None where the database is away, which decides them later then."""
+    @contextmanager
+    def repeat(self, run_id: str, sample_id: str) -> Iterator[int | None]:
+        """The repeat to make the seeds of a call with; no other call that is under way here, or written, has it.
+
+        None where the database is away.
+        """
+        with self._placing:
+            repeat = self._next_repeat(run_id, sample_id)
+            if repeat is not None:
+                self._under_way.setdefault((run_id, sample_id), set()).add(repeat)
         try:
-            with self._writing:
-                return self._reach.ask(lambda store: store.begin_live_call(call_id, source, sample_id, at))
+            yield repeat
+        finally:
+            with self._placing:
+                others = self._under_way.get((run_id, sample_id), set())
+                others.discard(-1 if repeat is None else repeat)
+                if not others:
+                    self._under_way.pop((run_id, sample_id), None)
+
+    def _next_repeat(self, run_id: str, sample_id: str) -> int | None:
+        try:
+            written = self._reach.ask(lambda store: store.next_repeat(run_id, sample_id))
         except StoreError as error:
             self.warn(error)
             return None
+        return max([written, *(other + 1 for other in self._under_way.get((run_id, sample_id), ()))])
 
-    def keep(self, call: LiveCall) -> None:
-        """Write a call, with all that have waited; or let it wait."""
+    def keep(self, call: LiveCall) -> tuple[str, int] | None:
+        """Write a call, with all that have waited; or let it wait. Its run and repeat, once they are known."""
         with self._guard:
             self._waiting[call.id] = call
-        self.flush()
+            self._asking.add(call.id)
+        try:
+            self.flush()
+        finally:
+            with self._guard:
+                self._asking.discard(call.id)
+                place = self._placed.pop(call.id, None)
+        return place
 
     def flush(self) -> None:
         """Write what waits. Where the database is away it goes on waiting."""
@@ -105,11 +134,12 @@ class Recorder:
             return list(islice(self._waiting.values(), _AT_A_TIME))
 
     def _write(self, batch: list[LiveCall]) -> None:
-        refused = self._reach.ask(lambda store: store.save_live_calls(batch))
+        saved = self._reach.ask(lambda store: store.save_live_calls(batch))
         with self._guard:
             for call in batch:
                 self._waiting.pop(call.id, None)
-        for reason in refused.values():
+            self._placed |= {name: saved.places[name] for name in self._asking & saved.places.keys()}
+        for reason in saved.refused.values():
             warnings.warn(f"a call was answered, but cannot be recorded: {reason}", RecordingWarning, stacklevel=2)
 
     def _make_room(self) -> None:

@@ -44,7 +44,7 @@ _STAND_IN = Sample(id="stand-in", inputs={}, split="reflect")
 _NUM_SAMPLES = 1000  # of a task that proposals are made from: the ones sent last, whether or not they failed
 
 
-def arguments(model: type[N], **values: Any) -> N:
+def arguments(model: type[N], /, **values: Any) -> N:
     """Arguments of a call as a part of a task. Raises UsageError that names the first wrong one."""
     checked = validated(model, values)
     if isinstance(checked, list):
@@ -81,9 +81,12 @@ def live_sample(inputs: Mapping[str, Any], redactor: Redactor) -> Sample:
 
 
 def live_task(
-    version: PromptVersion, evaluators: Sequence[Evaluator], redactor: Redactor | None = None, **sections: Noun
+    version: PromptVersion, evaluators: Sequence[Evaluator], redactor: Redactor | None = None, **sections: Any
 ) -> Task:
-    """One task for all inputs of an application. Raises UsageError where no evaluator has weight."""
+    """One task for all inputs of an application; ``sections`` are those of a task file.
+
+    Raises UsageError where no evaluator has weight.
+    """
     specs = [evaluator_section(each, redactor or Redactor()) for each in evaluators]
     values: dict[str, Any] = {
         "version": 1,

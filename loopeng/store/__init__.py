@@ -2,7 +2,7 @@
 
 from loopeng.store.inspecting import DatabaseState, inspect_database
 from loopeng.store.leases import LeaseOwner, hold_lease
-from loopeng.store.live import LiveCall, LiveSource, Purge
+from loopeng.store.live import LiveCall, LiveSource, Purge, SavedCalls
 from loopeng.store.patterns import Failure, SeenSample, ShownFailure
 from loopeng.store.prompts import head_moves
 from loopeng.store.repository import LoopStore
@@ -15,6 +15,7 @@ __all__ = [
     "LiveSource",
     "LoopStore",
     "Purge",
+    "SavedCalls",
     "SeenSample",
     "ShownFailure",
     "head_moves",

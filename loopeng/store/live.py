@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.exc import StatementError
 from sqlmodel import Session, col, func, select
 
@@ -25,7 +25,7 @@ from loopeng.store.rows import insert_once, values_of
 from loopeng.store.tables import PromptVersionRow, RunRow, SampleResultRow
 from loopeng.store.tasks import write_task
 
-__all__ = ["LiveCall", "LiveRoom", "LiveSource", "Purge"]
+__all__ = ["LiveCall", "LiveRoom", "LiveSource", "Purge", "SavedCalls"]
 
 
 @dataclass(frozen=True)
@@ -69,48 +69,54 @@ class LiveSource:
 class LiveCall:
     """One call, answered: kept whole or not at all. ``id`` is its own, so that it can be written but once.
 
-    ``attempts`` and ``result`` get the run and repeat that the call has in the database.
+    ``repeat`` is the one that its seeds were made with. It has that one in the database too, unless it is None or
+    another call has it; ``attempts`` and ``result`` get what it has.
     """
 
     id: str
     source: LiveSource
     sample: Sample
     at: datetime
+    repeat: int | None
     attempts: tuple[Attempt, ...]
     result: SampleResult
     failures: tuple[ShownFailure, ...] = ()  # of the first attempt, where its sample is one of the reflect split
 
 
+@dataclass(frozen=True)
+class SavedCalls:
+    """By the calls' ids: run and repeat of those that are kept, and why others can never be."""
+
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
 class LiveRoom(Room):
     """The part of the store that keeps traffic."""
 
-    def begin_live_call(self, call_id: str, source: LiveSource, sample_id: str, at: datetime) -> tuple[str, int] | None:
-        """The run of a call and which repeat of its sample it is; said twice, the same. Makes the run if need be.
+    def next_repeat(self, run_id: str, sample_id: str) -> int:
+        """The repeat that the next call of a sample would be; which one it is, is decided when it is saved."""
+        with self._database.read() as session:
+            return _next_repeat(session, run_id, sample_id)
 
-        None where the prompt's version is not known here: that is mended when the call is saved.
-        """
-        with self._database.write() as session:
-            return _place(session, call_id, source, sample_id, at) if _is_known(session, source) else None
-
-    def save_live_calls(self, calls: Iterable[LiveCall]) -> dict[str, str]:
+    def save_live_calls(self, calls: Iterable[LiveCall]) -> SavedCalls:
         """Keep calls in one step; one that is there already changes nothing.
 
-        Returns by id why a call can never be kept; the others are. Raises StoreError where the database cannot be
-        written now, and nothing is kept.
+        Raises StoreError where the database cannot be written now, and nothing is kept.
         """
-        refused = {}
+        saved = SavedCalls()
         with self._database.write() as session:
             for call in calls:
                 try:
                     with session.begin_nested():
-                        _write(session, call)
+                        saved.places[call.id] = _write(session, call)
                 except ConflictError as error:
-                    refused[call.id] = str(error)
+                    saved.refused[call.id] = str(error)
                 except StatementError as error:
                     if _may_work_later(error.orig):
                         raise
-                    refused[call.id] = str(error.orig)
-        return refused
+                    saved.refused[call.id] = str(error.orig)
+        return saved
 
     def live_samples(self, prompt_name: str, *, limit: int | None = None) -> list[Sample]:
         """The inputs that are kept of a prompt's traffic, those sent last first."""
@@ -134,55 +140,68 @@ class LiveRoom(Room):
         return done
 
 
-def _place(session: Session, call_id: str, source: LiveSource, sample_id: str, at: datetime) -> tuple[str, int]:
-    known = session.exec(select(LiveCallRow.run_id, LiveCallRow.repeat).where(LiveCallRow.id == call_id)).first()
-    if known is not None:
-        run_id, repeat = known
-        return run_id, repeat
-    run = source.run(at)
-    if session.exec(select(RunRow.id).where(RunRow.id == run.id)).first() is None:
-        write_task(session, source.task, at)
-        insert_once(session, RunRow, values_of(run))
-    same = LiveCallRow.run_id == run.id, LiveCallRow.sample_id == sample_id
-    last = session.exec(select(func.max(LiveCallRow.repeat)).where(*same)).one()
-    repeat = 0 if last is None else last + 1
-    values = {"id": call_id, "run_id": run.id, "sample_id": sample_id, "repeat": repeat, "purged": False}
-    insert_once(session, LiveCallRow, values | {"created_at": at})
-    return run.id, repeat
-
-
-def _write(session: Session, call: LiveCall) -> None:
+def _write(session: Session, call: LiveCall) -> tuple[str, int]:
+    """Returns run and repeat of the call."""
+    known: Any = select(LiveCallRow.run_id, LiveCallRow.repeat).where(LiveCallRow.id == call.id)
+    if (row := session.exec(known).first()) is not None:
+        return row[0], row[1]
     source = _with_known_version(session, call.source, call.at)
-    run_id, repeat = _place(session, call.id, source, call.sample.id, call.at)
+    run_id = _run(session, source, call.at)
+    repeat = _place(session, call, run_id)
     place = {"run_id": run_id, "repeat": repeat}
-    if not insert_once(session, SampleResultRow, values_of(call.result) | place):
-        return
+    insert_once(session, SampleResultRow, values_of(call.result) | place)
     _write_sample(session, source.version.prompt_name, call)
     for attempt in call.attempts:
         add_attempt(session, attempt.model_copy(update=place))
     where = {"run_id": run_id, "sample_id": call.sample.id, "prompt_version_id": source.version.id}
     for failure in call.failures:
         add_occurrence(session, source.version.prompt_name, failure, where | {"created_at": call.at})
+    return run_id, repeat
+
+
+def _run(session: Session, source: LiveSource, at: datetime) -> str:
+    run = source.run(at)
+    if session.exec(select(RunRow.id).where(RunRow.id == run.id)).first() is None:
+        write_task(session, source.task, at)
+        insert_once(session, RunRow, values_of(run))
+    return run.id
+
+
+def _place(session: Session, call: LiveCall, run_id: str) -> int:
+    """The repeat that the call's seeds were made with, or the next one where another call has it."""
+    values = {"id": call.id, "run_id": run_id, "sample_id": call.sample.id, "purged": False, "created_at": call.at}
+    if call.repeat is not None and insert_once(session, LiveCallRow, values | {"repeat": call.repeat}):
+        return call.repeat
+    repeat = _next_repeat(session, run_id, call.sample.id)
+    insert_once(session, LiveCallRow, values | {"repeat": repeat})
+    return repeat
+
+
+def _next_repeat(session: Session, run_id: str, sample_id: str) -> int:
+    last: Any = select(func.max(LiveCallRow.repeat))
+    found = session.exec(last.where(LiveCallRow.run_id == run_id, LiveCallRow.sample_id == sample_id)).one()
+    return 0 if found is None else int(found) + 1
 
 
 def _write_sample(session: Session, prompt_name: str, call: LiveCall) -> None:
     values = {"prompt_name": prompt_name, "sample_id": call.sample.id, "inputs": call.sample.inputs}
-    values |= {"split": call.sample.split, "created_at": call.at, "seen_at": call.at}
+    times = {"created_at": call.at, "seen_at": call.at}
+    session.connection().execute(_sighting(), values | {"split": call.sample.split} | times)
+
+
+@cache
+def _sighting() -> Insert:
     table = LiveSampleRow.__table__  # type: ignore[attr-defined]
-    statement = insert(table).values(values)
+    statement = insert(table)
     latest = {"seen_at": func.max(table.c.seen_at, statement.excluded.seen_at)}
-    session.exec(statement.on_conflict_do_update(index_elements=["prompt_name", "sample_id"], set_=latest))
+    return statement.on_conflict_do_update(index_elements=["prompt_name", "sample_id"], set_=latest)
 
 
 def _with_known_version(session: Session, source: LiveSource, at: datetime) -> LiveSource:
     """Answers that were given while the database was away may be of a template that it does not know yet."""
-    if _is_known(session, source):
+    if session.exec(select(PromptVersionRow.id).where(PromptVersionRow.id == source.version.id)).first() is not None:
         return source
     return LiveSource(source.task, version_with_text(session, source.version, at), source.seed, source.engine)
-
-
-def _is_known(session: Session, source: LiveSource) -> bool:
-    return session.exec(select(PromptVersionRow.id).where(PromptVersionRow.id == source.version.id)).first() is not None
 
 
 def _may_work_later(error: BaseException | None) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from loopeng import Loop
 from loopeng.store import LoopStore
-from tests.loopeng.live.traffic import open_loop
+from tests.loopeng.live.traffic import open_loop, traffic
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,28 @@ def path(tmp_path: Path, empty_live_database: Path) -> Path:
     path.parent.mkdir()
     shutil.copyfile(empty_live_database, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def database_after_calls(tmp_path_factory: pytest.TempPathFactory, empty_live_database: Path) -> Path:
+    path = tmp_path_factory.mktemp("live") / "after.db"
+    shutil.copyfile(empty_live_database, path)
+    with open_loop(path) as loop:
+        traffic(loop)
+    return path
+
+
+@pytest.fixture
+def busy_path(path: Path, database_after_calls: Path) -> Path:
+    """A database with forty calls, each of which failed."""
+    shutil.copyfile(database_after_calls, path)
+    return path
+
+
+@pytest.fixture
+def busy(busy_path: Path) -> Iterator[Loop]:
+    with open_loop(busy_path) as loop:
+        yield loop
 
 
 @pytest.fixture

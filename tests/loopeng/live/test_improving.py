@@ -12,41 +12,34 @@ from loopeng.errors import NotFoundError, UsageError
 from loopeng.improve.reflection.reflectors import reflection_context
 from loopeng.live import recorded_task
 from loopeng.schema import Proposal
-from tests.loopeng.live.traffic import LONG, SHORT, SPECS, TEMPLATE, ask, open_loop
+from tests.loopeng.live.traffic import LONG, SHORT, SPECS, TEMPLATE, ask, open_loop, traffic
 
 
-def traffic(loop: Loop, count: int = 40, **options: Any) -> None:
-    for number in range(count):
-        ask(loop, f"thing {number}", **({"max_attempts": 1} | options))
-
-
-def test_from_calls_to_better_calls(loop: Loop) -> None:
-    traffic(loop)
-    (pattern,) = loop.store.patterns("describe")
+def test_from_calls_to_better_calls(busy: Loop) -> None:
+    (pattern,) = busy.store.patterns("describe")
     by_split = {
-        split: {each.id for each in loop.store.live_samples("describe") if each.split == split}
+        split: {each.id for each in busy.store.live_samples("describe") if each.split == split}
         for split in ("reflect", "gate", "holdout")
     }
-    shown = {sample_id for _, sample_id in loop.store.occurrences(pattern.id)}
+    shown = {sample_id for _, sample_id in busy.store.occurrences(pattern.id)}
     assert shown == by_split["reflect"] and pattern.num_samples == len(shown)
-    (proposal,) = loop.propose("live:describe")
-    (card,) = loop.queue()
+    (proposal,) = busy.propose("live:describe")
+    (card,) = busy.queue()
     assert (proposal.task_name, card.id, card.gate and card.gate.verdict) == ("live:describe", proposal.id, "pass")
     assert card.gate is not None and card.gate.pairs.fixed == len(by_split["gate"])
     assert card.gate.fixed_samples and set(card.gate.fixed_samples) == by_split["gate"]
     assert card.holdout is not None and card.holdout.pairs.num_pairs == len(by_split["holdout"])
-    loop.approve(card.id, by="ana", seen=card.text_hash)
-    result = ask(loop, "a new thing", max_attempts=1)
+    busy.approve(card.id, by="ana", seen=card.text_hash)
+    result = ask(busy, "a new thing", max_attempts=1)
     assert (result.text, result.passed, result.version.number) == (SHORT, True, 2)
-    assert loop.propose("live:describe") == []  # nothing fails under the new head
+    assert busy.propose("live:describe") == []  # nothing fails under the new head
 
 
-def test_a_reflector_sees_reflect_samples_alone(loop: Loop) -> None:
-    traffic(loop)
-    (proposal,) = loop.propose("live:describe")
-    task = loop.store.task(proposal.task_hash)
-    context = reflection_context(loop.store, loop._harness(task), proposal)
-    split_of = {sample.id: sample.split for sample in loop.store.live_samples("describe")}
+def test_a_reflector_sees_reflect_samples_alone(busy: Loop) -> None:
+    (proposal,) = busy.propose("live:describe")
+    task = busy.store.task(proposal.task_hash)
+    context = reflection_context(busy.store, busy._harness(task), proposal)
+    split_of = {sample.id: sample.split for sample in busy.store.live_samples("describe")}
     assert context.examples
     assert {split_of[sample.id] for sample, _ in context.examples} == {"reflect"}
     assert {attempt.text for _, attempt in context.examples} == {LONG}
@@ -113,7 +106,7 @@ def test_suites_and_traffic_of_one_prompt_are_counted_apart(loop: Loop) -> None:
     task = make_task(loop={"max_attempts": 1, "retry": "critique"})
     loop.run(task, improve=False)
     before = standings(loop.store, task, loop.store.head("describe"))
-    traffic(loop, 30)
+    traffic(loop, 20)
     assert standings(loop.store, task, loop.store.head("describe")) == before
     live = standings(loop.store, recorded_task(loop.store, "describe"), loop.store.head("describe"))
     reflect = {sample.id for sample in loop.store.live_samples("describe") if sample.split == "reflect"}
@@ -128,14 +121,13 @@ def test_without_traffic_there_is_nothing_to_propose(loop: Loop) -> None:
         loop.propose("live:describe")
 
 
-def test_an_edit_is_tested_on_the_same_inputs(loop: Loop) -> None:
-    traffic(loop)
-    (proposal,) = loop.propose("live:describe")
-    (card,) = loop.queue()
-    traffic(loop, 60)  # more samples since: the proposal keeps to its own
-    loop.edit(card.id, by="ana", seen=card.text_hash, rules=["Use at most three words."])
-    assert [step.after.state for step in loop.work()] == ["pending"]
-    edited: Proposal = loop.store.proposal(proposal.id)
-    report = loop.store.gate_report(edited.id, edited.revision)
+def test_an_edit_is_tested_on_the_same_inputs(busy: Loop) -> None:
+    (proposal,) = busy.propose("live:describe")
+    (card,) = busy.queue()
+    traffic(busy, 50)  # more samples since: the proposal keeps to its own
+    busy.edit(card.id, by="ana", seen=card.text_hash, rules=["Use at most three words."])
+    assert [step.after.state for step in busy.work()] == ["pending"]
+    edited: Proposal = busy.store.proposal(proposal.id)
+    report = busy.store.gate_report(edited.id, edited.revision)
     assert report is not None and card.gate is not None
     assert report.pairs.num_pairs == card.gate.pairs.num_pairs

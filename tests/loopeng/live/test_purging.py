@@ -7,9 +7,8 @@ from pathlib import Path
 
 from loopeng import LiveSettings, Loop
 from loopeng.store import LoopStore
-from tests.loopeng.live.test_improving import traffic
 from tests.loopeng.live.test_redaction import everything_on_disk
-from tests.loopeng.live.traffic import LONG, ask, open_loop, rows
+from tests.loopeng.live.traffic import LONG, ask, open_loop, rows, traffic
 
 COUNTED = (
     "SELECT run_id, sample_id, repeat, attempt_index, verdict, score, prompt_tokens, generated_tokens FROM attempt",
@@ -35,9 +34,9 @@ def a_week_later(path: Path) -> None:
         session.connection().exec_driver_sql("UPDATE live_sample SET seen_at = ?, created_at = ?", (then, then))
 
 
-def test_old_texts_go_and_counts_stay(path: Path) -> None:
+def test_old_texts_go_and_counts_stay(busy_path: Path) -> None:
+    path = busy_path
     with open_loop(path) as loop:
-        traffic(loop, 40)
         (proposal,) = loop.propose("live:describe")
         (card,) = loop.queue()
         loop.approve(card.id, by="ana", seen=card.text_hash)
@@ -77,22 +76,24 @@ def test_only_so_many_inputs_are_kept(path: Path) -> None:
         assert len(attempts) == 13 and sum(bool(attempt.text) for attempt in attempts) == 6
 
 
-def test_a_proposal_that_is_open_keeps_what_it_is_made_from(path: Path) -> None:
+def test_a_proposal_that_is_open_keeps_what_it_is_made_from(busy_path: Path) -> None:
+    path = busy_path
     with open_loop(path) as loop:
-        traffic(loop, 40)
         (proposal,) = loop.propose("live:describe")
     a_week_later(path)
     with open_loop(path, keep_days=3) as loop:
         loop.purge()
         task = loop.store.task(proposal.task_hash)
         assert all(sample.inputs for sample in task.samples)
-        assert any(pair.before == LONG for pair in loop.queue()[0].pairs)
+        gate = loop.store.runs(kind="gate")[0]
+        assert all(attempt.text for attempt in loop.store.attempts(gate.id))
         (card,) = loop.queue()
         loop.reject(card.id, by="ana", seen=card.text_hash, reason="not now")
         ask(loop, "another", max_attempts=1)
         a_week_later(path)
         loop.purge()
         assert not any(sample.inputs for sample in loop.store.task(proposal.task_hash).samples)
+        assert not any(attempt.text for attempt in loop.store.attempts(gate.id))
 
 
 def test_calls_purge_now_and_then_by_themselves(path: Path) -> None:

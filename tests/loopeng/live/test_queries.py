@@ -12,8 +12,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from tests.loopeng.live.test_improving import traffic
-from tests.loopeng.live.traffic import ask, open_loop
+from tests.loopeng.live.traffic import ask, open_loop, traffic
 
 _SMALL = {"prompt", "proposal", "alembic_version", "sqlite_master"}  # as many rows as people look at
 

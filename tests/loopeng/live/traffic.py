@@ -32,6 +32,12 @@ def ask(loop: Loop, product: str = "mug", **options: Any) -> AttemptResult:
     return loop.attempt("describe", {"product": product}, **({"evaluators": SPECS, "template": TEMPLATE} | options))
 
 
+def traffic(loop: Loop, count: int = 40, **options: Any) -> None:
+    """So many inputs, one call each."""
+    for number in range(count):
+        ask(loop, f"thing {number}", **({"max_attempts": 1} | options))
+
+
 def rows(path: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query, values).fetchall()

@@ -16,8 +16,8 @@ from sqlalchemy import create_engine, inspect
 
 import loopeng.store.migrations
 from loopeng.errors import StoreError
-from loopeng.schema import AnchorReport
-from loopeng.store import LiveSource, LoopStore
+from loopeng.schema import AnchorReport, Sample
+from loopeng.store import LiveCall, LiveSource, LoopStore
 from loopeng.store.columns import Table
 from loopeng.store.migrations import NEWEST
 
@@ -127,8 +127,12 @@ def test_rows_of_the_third_schema_stay_and_traffic_finds_its_place(store: LoopSt
         assert opened.patterns() == store.patterns() and opened.occurrences(pattern_id) == [(run.id, "s1")]
         assert opened.live_samples("describe") == [] and opened.seen_samples(run.prompt_version_id, "live") == []
         source = LiveSource(make.task(name="live:describe"), make.head(), 0, {})
-        place = opened.begin_live_call("call-1", source, "s1", make.clock())
-        assert place == (source.run(make.clock()).id, 0) == opened.begin_live_call("call-1", source, "s1", make.clock())
+        sample = Sample(id="s1", inputs={"product": "mug"}, split="reflect")
+        made = make.attempt(run.id), make.sample_result(run.id)
+        call = LiveCall("call-1", source, sample, make.clock(), None, made[:1], made[1])
+        place = source.run(make.clock()).id, 0
+        assert opened.save_live_calls([call, call]).places == {"call-1": place}
+        assert opened.live_samples("describe") == [sample] and opened.next_repeat(*place[:1], "s1") == 1
     assert execute(old, "PRAGMA foreign_key_check") == []
     assert execute(old, "SELECT version_num FROM alembic_version") == [(NEWEST,)]
 
