@@ -73,7 +73,7 @@ def live_sample(inputs: Mapping[str, Any], redactor: Redactor) -> Sample:
 
     >>> sample = live_sample({"product": "mug"}, Redactor())
     >>> sample.id, sample.split
-    ('5fe4c7ea9bb4b76a', 'gate')
+    ('aaeac1f8b9a85fc4', 'gate')
     """
     stored = redactor.inputs(inputs)
     sample_id = content_hash(stored)[:16]

@@ -121,6 +121,7 @@ def test_without_traffic_there_is_nothing_to_propose(loop: Loop) -> None:
         loop.propose("live:describe")
 
 
+@pytest.mark.slow
 def test_an_edit_is_tested_on_the_same_inputs(busy: Loop) -> None:
     (proposal,) = busy.propose("live:describe")
     (card,) = busy.queue()
