@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from loopeng.evaluators import evaluator
     from loopeng.ports import AgentContext, AgentResult, TextReply, TextRequest
     from loopeng.schema import Attempt, EvalResult, Sample, Task
+    from loopeng.settings import LiveSettings
     from loopeng.task_file import load_task
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "AgentResult",
     "Attempt",
     "EvalResult",
+    "LiveSettings",
     "Loop",
     "LoopError",
     "Sample",
@@ -39,6 +41,7 @@ _MODULES = {
     "AgentResult": "loopeng.ports",
     "Attempt": "loopeng.schema",
     "EvalResult": "loopeng.schema",
+    "LiveSettings": "loopeng.settings",
     "Loop": "loopeng.api",
     "LoopError": "loopeng.errors",
     "Sample": "loopeng.schema",

@@ -6,20 +6,21 @@ The command line goes through here too, so both behave alike. LangGraph is impor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from loopeng.attempt.events import ProgressEvent
 from loopeng.attempt.harness import Harness
-from loopeng.errors import EngineError, LoopError, UsageError
-from loopeng.evaluators import EvaluatorSource, build_evaluators
-from loopeng.live import arguments, live_sample, live_task
-from loopeng.ports import AgentSource, Evaluator, GenerateFunction, TextEngine
+from loopeng.errors import LoopError, UsageError
+from loopeng.live import LiveCalls, recorded_task, refuse_live_objects
+from loopeng.live_door import LiveDoor
+from loopeng.ports import AgentSource, GenerateFunction, TextEngine
 from loopeng.queue_door import QueueDoor
 from loopeng.results import AttemptResult, RescoreResult, RunResult
 from loopeng.schema import Proposal, Task
-from loopeng.schema.task import EngineSpec, LoopSpec, PromptSpec, RetryName, RunSpec
+from loopeng.schema.live import live_prompt
+from loopeng.settings import LiveSettings, read_live_settings
 from loopeng.store import LoopStore
 from loopeng.task_file import load_task
 
@@ -32,13 +33,19 @@ __all__ = ["AttemptResult", "Loop", "RescoreResult", "RunResult"]
 _OnEvent = Callable[[ProgressEvent], None]
 
 
-class Loop(QueueDoor):
+class Loop(LiveDoor, QueueDoor):
     """One database and one engine. A context manager; safe to keep open for the life of a program."""
 
     def __init__(
-        self, store: LoopStore, *, engine: TextEngine | GenerateFunction | None = None, agent: AgentSource | None = None
+        self,
+        store: LoopStore,
+        *,
+        engine: TextEngine | GenerateFunction | None = None,
+        agent: AgentSource | None = None,
+        live: LiveSettings | None = None,
     ) -> None:
         self._store, self._engine, self._agent = store, engine, agent
+        self._calls = LiveCalls(store, live or read_live_settings(), engine=engine, agent=agent)
         self._is_open = True
 
     @classmethod
@@ -48,24 +55,42 @@ class Loop(QueueDoor):
         *,
         engine: TextEngine | GenerateFunction | None = None,
         agent: AgentSource | None = None,
+        live: LiveSettings | None = None,
     ) -> Self:
         """Open or make the database. ``engine`` is any ``(messages, params) -> text``, sync or async, or a TextEngine.
 
         ``agent`` is a function of an AgentContext, sync or async, or a compiled graph of LangGraph. Without one each
-        task's own ``agent:`` section is used, and without an engine its ``engine:`` section.
+        task's own ``agent:`` section is used, and without an engine its ``engine:`` section. ``live`` says how
+        ``attempt`` and ``observe`` record, by default as the environment does.
         """
-        return cls(LoopStore.open(db), engine=engine, agent=agent)
+        live = live or read_live_settings()
+        return cls(LoopStore.open(db), engine=engine, agent=agent, live=live)
 
     @property
     def store(self) -> LoopStore:
         """The open database. Raises UsageError after ``close``."""
-        if not self._is_open:
-            raise UsageError(f"this loop is closed: open {self._store.path} again with Loop.open")
+        self._refuse_closed()
         return self._store
 
+    def _refuse_closed(self) -> None:
+        if not self._is_open:
+            raise UsageError(f"this loop is closed: open {self._store.path} again with Loop.open")
+
+    @property
+    def _live(self) -> LiveCalls:
+        self._refuse_closed()
+        return self._calls
+
+    @property
+    def _has_engine(self) -> bool:
+        return self._engine is not None
+
     def close(self) -> None:
-        """Close the database; a second time does nothing."""
-        self._is_open = False
+        """Close the database, once the calls that are under way are answered; a second time does nothing."""
+        self._close_threads()
+        if self._is_open:
+            self._is_open = False
+            self._calls.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -141,46 +166,6 @@ class Loop(QueueDoor):
         """``run`` in a thread, for programs with an event loop."""
         return await asyncio.to_thread(self.run, task, **options)
 
-    def attempt(
-        self,
-        prompt_name: str,
-        inputs: Mapping[str, Any],
-        *,
-        evaluators: Sequence[EvaluatorSource],
-        max_attempts: int = 3,
-        template: str | None = None,
-        retry: RetryName = "escalate",
-        max_tokens: int = 256,
-        seed: int = 0,
-    ) -> AttemptResult:
-        """Answer one input inside an app: generate, evaluate, retry; the best answer comes back.
-
-        The prompt is the head of ``prompt_name``; a ``template`` is adopted as a task file's would be. Every call is
-        a run of kind live. Raises UsageError for arguments that cannot be used (an input that the prompt needs is
-        missing), NotFoundError for an unknown prompt, EngineError where engine or agent broke.
-        """
-        from loopeng.runner import execute_run
-
-        store, built = self.store, build_evaluators(evaluators)
-        if not built:
-            raise UsageError("give at least one evaluator: without one no answer can be judged")
-        loop = arguments(LoopSpec, max_attempts=max_attempts, retry=retry)
-        engine, run_spec = arguments(EngineSpec, max_tokens=max_tokens), arguments(RunSpec, seed=seed)
-        if template is not None:
-            prompt = arguments(PromptSpec, name=prompt_name, template=template)
-            store.adopt_template(prompt.name, template, by="app")
-        version = store.head(prompt_name)
-        sample = live_sample(inputs, version, built)
-        task = live_task(version, built, loop=loop, engine=engine)
-        harness = self._harness(task, evaluators=built)
-        run = store.create_run(kind="live", task=task, version=version, seed=run_spec.seed)
-        execute_run(harness, run, version, [sample])
-        return _answer(store, run.id)
-
-    async def aattempt(self, prompt_name: str, inputs: Mapping[str, Any], **options: Any) -> AttemptResult:
-        """``attempt`` in a thread, for programs with an event loop."""
-        return await asyncio.to_thread(self.attempt, prompt_name, inputs, **options)
-
     def propose(
         self,
         task: Task | str | Path,
@@ -188,7 +173,13 @@ class Loop(QueueDoor):
         pattern_ids: Sequence[str] | None = None,
         on_event: _OnEvent | None = None,
     ) -> list[Proposal]:
-        """Propose changes for what failed so far; explicit ``pattern_ids`` skip the thresholds."""
+        """Propose changes for what failed so far; explicit ``pattern_ids`` skip the thresholds.
+
+        ``live:<prompt>`` is the traffic that ``attempt`` and ``observe`` have recorded of a prompt.
+        """
+        prompt_name = live_prompt(task) if isinstance(task, str) else None
+        if prompt_name is not None:
+            task = recorded_task(self.store, prompt_name)
         task = task if isinstance(task, Task) else load_task(task)
         return self._improve(self._harness(task, on_event=on_event), pattern_ids)
 
@@ -206,9 +197,10 @@ class Loop(QueueDoor):
 
         return GepaAdapter(self._harness(task if isinstance(task, Task) else load_task(task), on_event=on_event))
 
-    def _harness(
-        self, task: Task, *, evaluators: Sequence[Evaluator] | None = None, on_event: _OnEvent | None = None
-    ) -> Harness:
+    def _harness(self, task: Task, *, on_event: _OnEvent | None = None) -> Harness:
+        evaluators = self._calls.evaluators_of(task) if live_prompt(task.name) is not None else None
+        if live_prompt(task.name) is not None and evaluators is None:
+            refuse_live_objects(task)
         return Harness.build(
             self.store, task, engine=self._engine, agent=self._agent, evaluators=evaluators, on_event=on_event
         )
@@ -219,14 +211,3 @@ class Loop(QueueDoor):
         moved = {proposal.id: proposal for proposal in recover(self.store, harness=harness)}
         moved |= {proposal.id: proposal for proposal in propose(harness, pattern_ids=pattern_ids)}
         return list(moved.values())
-
-
-def _answer(store: LoopStore, run_id: str) -> AttemptResult:
-    """What a run of kind live came to. Raises EngineError where even its best attempt has no answer."""
-    (result,) = store.sample_results(run_id)
-    attempts = tuple(store.attempts(run_id))
-    best = next(each for each in attempts if each.attempt_index == result.best_attempt_index)
-    if best.error is not None:
-        raise EngineError(best.error)
-    passed = None if best.verdict == "error" else best.verdict == "pass"
-    return AttemptResult(text=best.text, passed=passed, score=best.score, attempts=attempts)

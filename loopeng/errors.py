@@ -16,6 +16,8 @@ LoopError (1)
 ├── SandboxError (4)              generated code cannot be run safely here, or its sandbox died: not the code's fault
 └── StoreError (1)                the database cannot be used (newer schema, damaged, locked for too long)
     └── WrongDatabaseError (2)        the file named is no database of loopeng, or may not be written: name another one
+
+RecordingWarning                  an application's call was answered, but could not be recorded, or not yet
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ __all__ = [
     "EngineError",
     "LoopError",
     "NotFoundError",
+    "RecordingWarning",
     "RequestRefusedError",
     "RetriesExhaustedError",
     "RevisionMismatchError",
@@ -132,3 +135,7 @@ class WrongDatabaseError(StoreError):
     """The path that was named is a folder, another program's file, or cannot be written."""
 
     exit_code = 2
+
+
+class RecordingWarning(UserWarning):
+    """An application's call was answered, but could not be recorded, or not yet. It costs no answer."""

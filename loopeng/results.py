@@ -6,23 +6,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopeng.errors import LoopError
-from loopeng.schema import Attempt, FailurePattern, Proposal, Run, SampleResult, Task
+from loopeng.schema import Attempt, FailurePattern, PromptVersion, Proposal, Run, SampleResult, Task
 
 if TYPE_CHECKING:
     from loopeng.run_diff import RunDiff
     from loopeng.run_summary import RunSummary
 
-__all__ = ["AttemptResult", "RescoreResult", "RunResult"]
+__all__ = ["AttemptResult", "Instructions", "RescoreResult", "RunResult"]
 
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """The best answer, with all attempts in order. ``passed`` is None where an evaluator broke: nobody can tell."""
+    """The best answer, with all attempts in order. ``passed`` is None where an evaluator broke: nobody can tell.
+
+    ``version`` of the prompt is what it was made under.
+    """
 
     text: str
     passed: bool | None
     score: float | None
     attempts: tuple[Attempt, ...]
+    version: PromptVersion
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """A prompt's head with its learned rules and an input filled in, for an application that generates by itself."""
+
+    text: str
+    version: PromptVersion
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,21 @@
-"""What the environment says: ``LOOPENG_DB``, ``LOOPENG_USER``, ``LOOPENG_QUIET``. A flag or argument always wins."""
+"""What the environment says: ``LOOPENG_DB``, ``LOOPENG_USER``, ``LOOPENG_QUIET``, ``LOOPENG_LIVE_...``.
+
+A flag or argument always wins.
+"""
 
 from __future__ import annotations
 
 import getpass
+import re
+from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from loopeng.errors import UsageError
 
-__all__ = ["DATABASE_PATH", "Settings", "read_settings"]
+__all__ = ["DATABASE_PATH", "LiveSettings", "Settings", "read_live_settings", "read_settings"]
 
 DATABASE_PATH = Path(".loopeng") / "loop.db"
 
@@ -47,6 +52,50 @@ class Settings(BaseSettings):
         if not name:
             raise UsageError("who decides? name a person with --by NAME, or set LOOPENG_USER")
         return name
+
+
+class LiveSettings(BaseSettings):
+    """How an application's traffic is recorded. What is not given comes from ``LOOPENG_LIVE_...``, else the default.
+
+    >>> LiveSettings(keep_days=30, redact=[r"\\d{16}"]).keep_days
+    30.0
+    """
+
+    model_config = SettingsConfigDict(env_prefix="LOOPENG_LIVE_", env_ignore_empty=True, frozen=True, extra="forbid")
+
+    record: bool = Field(True, description="Whether calls are recorded at all; they are answered anyway.")
+    sample_rate: float = Field(1.0, ge=0, le=1, description="The share of calls that is recorded.")
+    keep_days: float | None = Field(None, gt=0, description="Texts of calls are purged after so many days.")
+    keep_samples: int | None = Field(None, ge=1, description="Texts of the newest inputs of a prompt are kept.")
+    redact: tuple[str, ...] | Callable[[str], str] = Field(
+        (), description="Regular expressions of what is never recorded, or a function from text to text."
+    )
+    head_seconds: float = Field(3.0, ge=0, description="How long a prompt's head is used before it is read again.")
+    patience_seconds: float = Field(1.0, ge=0, description="How long a call waits for a database that is locked.")
+    retry_seconds: float = Field(5.0, ge=0, description="How long a database that failed is left alone.")
+    buffer_calls: int = Field(1000, ge=0, description="Calls that wait in memory for a database that is away.")
+
+    @field_validator("redact")
+    @classmethod
+    def _regexes(cls, value: tuple[str, ...] | Callable[[str], str]) -> tuple[str, ...] | Callable[[str], str]:
+        for pattern in () if callable(value) else value:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        return value
+
+
+def read_live_settings() -> LiveSettings:
+    """Read the environment now. Raises UsageError naming the variable that cannot be read."""
+    try:
+        return LiveSettings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        variable = f"LOOPENG_LIVE_{first['loc'][0]}".upper()
+        raise UsageError(f"{variable}={first['input']!r}: {first['msg']}") from error
+    except SettingsError as error:
+        raise UsageError(f"LOOPENG_LIVE_REDACT: write a JSON list of regular expressions ({error})") from error
 
 
 def read_settings() -> Settings:

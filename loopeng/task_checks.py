@@ -15,6 +15,7 @@ from loopeng.evaluators.base import TARGET
 from loopeng.prompts import RULES, PromptTemplate, placeholder_line
 from loopeng.references import import_reference
 from loopeng.schema import Task, TaskFile
+from loopeng.schema.live import live_prompt
 from loopeng.schema.task import EngineSpec
 from loopeng.task_source import TaskSource, TemplateText
 from loopeng.validation import Loc, Problem, did_you_mean, key_path
@@ -29,6 +30,7 @@ _TARGET_HINT = "the model must not see it; evaluators may"
 def problems_of_keys(task: TaskFile, source: TaskSource) -> list[Problem]:
     """Everything wrong with the keys themselves, samples aside."""
     return [
+        *_name(task),
         *_dataset(task, source),
         *_agent(task, source),
         *_engine(task.engine, source),
@@ -37,6 +39,11 @@ def problems_of_keys(task: TaskFile, source: TaskSource) -> list[Problem]:
         *_improve(task, source),
         *_evaluators(task, source),
     ]
+
+
+def _name(task: TaskFile) -> Iterator[Problem]:
+    if live_prompt(task.name) is not None:
+        yield Problem(("name",), f"name: {task.name!r} is the name of an application's traffic", "leave out 'live:'")
 
 
 def _dataset(task: TaskFile, source: TaskSource) -> Iterator[Problem]:

@@ -100,6 +100,7 @@ LAYERS = {
         ["run_rates", "run_diff"],
         ["report"],
         ["queue_door", "results"],
+        ["live_door"],
         ["gepa_bridge"],
         ["api"],
         ["__init__"],

@@ -7,7 +7,7 @@ from typing import Any
 
 from loopeng.attempt.harness import Harness
 from loopeng.evaluators import judge_attempt, run_evaluators
-from loopeng.ports import EvaluationContext
+from loopeng.ports import EvaluationContext, ReplyCache
 from loopeng.schema import Attempt, EvalResult, Sample, Task
 from loopeng.schema.attempts import Verdict
 
@@ -16,8 +16,10 @@ __all__ = ["judged", "verdict_of"]
 _COST = "judge_usage"  # where a result's metadata says what asking a model took
 
 
-def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: Sequence[Attempt]) -> Attempt:
-    """``draft`` with its verdict; ``earlier`` are the attempts at the sample before it.
+def judged(
+    harness: Harness, sample: Sample, draft: Attempt, earlier: Sequence[Attempt], cache: ReplyCache | None = None
+) -> Attempt:
+    """``draft`` with its verdict; ``earlier`` are the attempts at the sample before it. ``cache``: else the store.
 
     Where one of them has the same text, the evaluators that read the text alone are not asked again: their word is
     carried over, and costs nothing. What broke has no answer to judge.
@@ -27,7 +29,7 @@ def judged(harness: Harness, sample: Sample, draft: Attempt, earlier: Sequence[A
     twin = next((each for each in earlier if each.text == draft.text and each.verdict != "error"), None)
     known = {} if twin is None else {each.evaluator: _again(each) for each in twin.results if each.error is None}
     asked = [each for each in harness.evaluators if each.id not in known or not _reads_text_alone(each)]
-    context = EvaluationContext(harness.engine, tuple(earlier), harness.store, harness.retry_delays_s)
+    context = EvaluationContext(harness.engine, tuple(earlier), cache or harness.store, harness.retry_delays_s)
     known |= {each.evaluator: each for each in run_evaluators(asked, sample, draft, context)}
     results = tuple(known[each.id] for each in harness.evaluators)
     verdict, score = verdict_of(results, harness.task)

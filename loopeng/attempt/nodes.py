@@ -34,18 +34,18 @@ def generate(state: AttemptState, context: AttemptContext) -> AttemptState:
 
 def evaluate(state: AttemptState, context: AttemptContext) -> AttemptState:
     """Judge the draft and save it with its results."""
-    desk, store = context.desk(state), context.harness.store
+    desk, records = context.desk(state), context.records
     if desk.draft is None:
         return {}
     earlier = tuple(each for each in desk.in_order if each.attempt_index < desk.draft.attempt_index)
-    attempt = judged(context.harness, desk.sample, desk.draft, earlier)
-    is_new = store.save_attempt(attempt)
+    attempt = judged(context.harness, desk.sample, desk.draft, earlier, records)
+    is_new = records.save_attempt(attempt)
     if is_new:
         desk.attempts[attempt.attempt_index] = attempt
         context.budget.count(attempt)
     else:  # somebody else works on this run as well: what was saved first counts
         context.budget.drop()
-        saved = store.attempts(context.run.id, desk.sample.id, desk.repeat)
+        saved = records.attempts(context.run.id, desk.sample.id, desk.repeat)
         desk.attempts = {attempt.attempt_index: attempt for attempt in saved}
     desk.draft = None
     if is_new:
@@ -76,7 +76,7 @@ def record(state: AttemptState, context: AttemptContext) -> AttemptState:
     """Write how the sample ended; its best attempt is the answer."""
     desk = context.desk(state)
     result = sample_result(desk.in_order, desk.sample.split)
-    if context.harness.store.save_sample_result(result):
+    if context.records.save_sample_result(result):
         context.harness.on_event(SampleFinished(result))
     context.clear_desk(desk)
     return {

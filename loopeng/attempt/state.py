@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from typing_extensions import TypedDict  # pydantic, which reads these types, refuses Python 3.11's own
 
 from loopeng.attempt.budget import Budget
 from loopeng.attempt.harness import Harness
 from loopeng.attempt.retry import RETRY_POLICIES, Move, RetryPolicy
-from loopeng.schema import Attempt, PromptVersion, Run, Sample
+from loopeng.ports import ReplyCache
+from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult
 
-__all__ = ["AttemptContext", "AttemptInput", "AttemptOutcome", "AttemptState", "Desk"]
+__all__ = ["AttemptContext", "AttemptInput", "AttemptOutcome", "AttemptRecords", "AttemptState", "Desk"]
 
 
 class AttemptInput(TypedDict, total=False):
@@ -59,9 +60,19 @@ class Desk:
         return tuple(self.attempts[index] for index in sorted(self.attempts))
 
 
+class AttemptRecords(ReplyCache, Protocol):
+    """Where the rows of attempts are: the store, or the memory of one call that is written when it is answered."""
+
+    def attempts(self, run_id: str, sample_id: str, repeat: int, /) -> list[Attempt]: ...
+
+    def save_attempt(self, attempt: Attempt, /) -> bool: ...
+
+    def save_sample_result(self, result: SampleResult, /) -> bool: ...
+
+
 @dataclass(frozen=True)
 class AttemptContext:
-    """The runtime context of the graph: one run under one prompt version."""
+    """The runtime context of the graph: one run under one prompt version. ``own_records`` stand for the store's."""
 
     harness: Harness
     run: Run
@@ -70,7 +81,13 @@ class AttemptContext:
     budget: Budget
     max_attempts: int
     references: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    own_records: AttemptRecords | None = None
     _desks: dict[tuple[str, int], Desk] = field(default_factory=dict)
+
+    @property
+    def records(self) -> AttemptRecords:
+        """Where the rows are."""
+        return self.own_records or self.harness.store
 
     @property
     def policy(self) -> RetryPolicy:
@@ -81,7 +98,7 @@ class AttemptContext:
         """The desk of the sample that ``state`` names, laid out from the rows at the first call."""
         sample_id, repeat = state["sample_id"], state.get("repeat", 0)
         if (sample_id, repeat) not in self._desks:
-            attempts = self.harness.store.attempts(self.run.id, sample_id, repeat)
+            attempts = self.records.attempts(self.run.id, sample_id, repeat)
             by_index = {attempt.attempt_index: attempt for attempt in attempts}
             self._desks[sample_id, repeat] = Desk(self.samples[sample_id], repeat, by_index)
         return self._desks[sample_id, repeat]

@@ -14,11 +14,12 @@ from loopeng.patterns.similarity import MergeSuggestion, suggest_merges
 from loopeng.patterns.trigger import why_never
 from loopeng.report.layout import columns, count, excerpt, moment, rate
 from loopeng.report.terminal import state_text
+from loopeng.schema.live import live_prompt
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from loopeng.schema import FailurePattern
+    from loopeng.schema import FailurePattern, Task
     from loopeng.store import LoopStore
 
 __all__ = [
@@ -139,7 +140,7 @@ def _judged(store: LoopStore, prompt_name: str) -> dict[tuple[str, bool], int]:
     failing: defaultdict[str, set[str]] = defaultdict(set)
     for failure in store.failures_under(head.id):
         failing[failure.pattern_id].add(failure.sample_id)
-    seen = store.seen_samples(head.id)
+    seen = [*store.seen_samples(head.id), *store.seen_samples(head.id, "live")]
     could = {by_model: {each.sample_id for each in seen if each.judged or not by_model} for by_model in (True, False)}
     patterns = store.patterns(prompt_name)
     return {(each.id, by_model): len(could[by_model] | failing[each.id]) for each in patterns for by_model in could}
@@ -184,9 +185,13 @@ def _commands(store: LoopStore, view: PatternView, db: Path) -> list[tuple[str, 
     if view.suggestion is not None:
         rows.append(("merge", _merge_command(view.suggestion, db)))
     rows.append(("mute", command("failures", "mute", pattern.id, "--reason", "why it is no mistake", db=db)))
-    task_path = found_task_file(_task_path(store, pattern), db)
-    if why_never(pattern) is None and pattern.state in ("open", "reopened") and task_path is not None:
-        rows.append(("propose", command("propose", "--pattern", pattern.id, db=db, task_path=task_path)))
+    task = _latest_task(store, pattern)
+    if task is not None and why_never(pattern) is None and pattern.state in ("open", "reopened"):
+        named, task_path = ("propose", "--pattern", pattern.id), found_task_file(task.path, db)
+        if live_prompt(task.name) is not None:
+            rows.append(("propose", command(*named, task.name, db=db)))
+        elif task_path is not None:
+            rows.append(("propose", command(*named, db=db, task_path=task_path)))
     return rows
 
 
@@ -194,7 +199,7 @@ def _merge_command(suggestion: MergeSuggestion, db: Path) -> str:
     return command("failures", "merge", suggestion.source, suggestion.into, db=db)
 
 
-def _task_path(store: LoopStore, pattern: FailurePattern) -> Path | None:
+def _latest_task(store: LoopStore, pattern: FailurePattern) -> Task | None:
     for run_id, _ in reversed(store.occurrences(pattern.id)):
-        return store.task(store.run(run_id).task_hash).path
+        return store.task(store.run(run_id).task_hash)
     return None

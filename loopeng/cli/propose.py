@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from loopeng.cli.options import Db, Json, Quiet, TaskPath
+from loopeng.cli.options import Db, Json, Quiet
 
 __all__ = ["propose", "register"]
 
@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def propose(
-    task: TaskPath = Path("task.yaml"),
+    task: Annotated[
+        Path, typer.Argument(metavar="TASK", help="The task file, its folder, or live:PROMPT for an app's calls.")
+    ] = Path("task.yaml"),
     pattern: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,6 +37,7 @@ def propose(
     Example:
       loopeng propose task.yaml
       loopeng propose task.yaml --pattern pat-1a2b3c4d
+      loopeng propose live:describe
     """
     from loopeng.cli.proposing import propose_and_report
 

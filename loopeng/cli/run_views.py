@@ -12,6 +12,7 @@ from loopeng.cli.failure_views import failure_document, failure_views
 from loopeng.cli.judge_views import judge_views
 from loopeng.cli.proposal_views import proposal_document, proposal_summary, proposal_view
 from loopeng.errors import UsageError
+from loopeng.live import with_samples
 from loopeng.report.judges import judge_document, judges_text
 from loopeng.report.layout import moment
 from loopeng.report.notices import errors_text
@@ -42,8 +43,8 @@ _NUM_COMPARED = 20
 
 
 def run_task(store: LoopStore, run: Run) -> Task:
-    """The task as it was when the run was made."""
-    return store.task(run.task_hash)
+    """The task as it was when the run was made; of traffic, with the inputs that are kept."""
+    return with_samples(store, store.task(run.task_hash))
 
 
 def run_kind(text: str) -> RunKind | None:
@@ -176,7 +177,7 @@ def run_rows(store: LoopStore, summaries: Sequence[RunSummary]) -> list[tuple[st
     ]
     for summary in summaries:
         run, total = summary.run, summary.total
-        repeats = _repeats(run_task(store, run), run)
+        repeats = _repeats(store.task(run.task_hash), run)
         rows.append(
             (
                 run.id,

@@ -123,8 +123,11 @@ def _harness_for(
     task = store.task(proposal.task_hash)
     # another folder may say the same of its engine and mean another file
     same = given is not None and (given.task.engine, given.task.folder) == (task.engine, task.folder)
-    engine = given.engine if given is not None and same else None
-    return Harness.build(store, task, engine=engine, on_event=on_event)
+    if given is None or not same:
+        return Harness.build(store, task, on_event=on_event)
+    # an application's evaluators may be live objects, which no task can make
+    evaluators = given.evaluators if given.task.evaluators == task.evaluators else None
+    return Harness.build(store, task, engine=given.engine, evaluators=evaluators, on_event=on_event)
 
 
 def _limits(store: LoopStore, proposal: Proposal, given: Harness | None) -> BudgetSpec:

@@ -6,7 +6,7 @@ Runs are rows under natural keys, so one that was cut off goes on where it stopp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from loopeng.attempt.events import EngineRetried, GateProgress, ProgressEvent, RunStarted, SampleFinished
@@ -17,6 +17,7 @@ from loopeng.evaluators.parts import walk_parts
 from loopeng.improve.spending import Spending
 from loopeng.prompts import text_hash
 from loopeng.schema import Attempt, PromptVersion, Proposal, Rule, Run, Sample, Task
+from loopeng.schema.live import source_of
 from loopeng.store import LoopStore
 
 __all__ = [
@@ -79,9 +80,9 @@ def replay_seed(task: Task, *about: object) -> int:
     return seed if seed != task.run.seed else seed + 1
 
 
-def first_attempts(store: LoopStore, run: Run) -> dict[str, Attempt]:
-    """By sample id."""
-    return {attempt.sample_id: attempt for attempt in store.attempts(run.id) if attempt.attempt_index == 0}
+def first_attempts(store: LoopStore, run: Run, sample_ids: Collection[str] | None = None) -> dict[str, Attempt]:
+    """By sample id, of all samples or of some."""
+    return {each.sample_id: each for each in store.attempts(run.id, sample_ids) if each.attempt_index == 0}
 
 
 def why_not_replayable(harness: Harness, proposal: Proposal) -> str | None:
@@ -112,8 +113,8 @@ def foreseen_obstacle(harness: Harness, proposal: Proposal) -> str | None:
 
 
 def run_behind(store: LoopStore, proposal: Proposal) -> Run | None:
-    """The latest suite run of the proposal's very task; else that of its namesake."""
-    runs = store.runs(task_name=proposal.task_name, kind="suite")
+    """The latest suite run of the proposal's very task; else that of its namesake. Of traffic, the latest calls."""
+    runs = store.runs(task_name=proposal.task_name, kind=source_of(proposal.task_name))
     own = [run for run in runs if run.task_hash == proposal.task_hash]
     return next(iter((*own, *runs)), None)
 

@@ -19,6 +19,7 @@ from loopeng.patterns.fingerprint import is_current
 from loopeng.patterns.miner import faults_of
 from loopeng.patterns.standing import rate_at_least
 from loopeng.schema import Attempt, FailurePattern, Proposal, Sample, Task
+from loopeng.schema.live import source_of
 from loopeng.schema.task import BudgetSpec
 from loopeng.store import LoopStore
 
@@ -172,7 +173,7 @@ def _failing(store: LoopStore, task: Task, proposal: Proposal) -> dict[str, dict
     """By pattern the reflect samples that had shown it when the proposal was started, each with its latest run."""
     reflect = {sample.id for sample in task.samples if sample.split == "reflect"}
     failing: dict[str, dict[str, str]] = {pattern_id: {} for pattern_id in proposal.pattern_ids}
-    for failure in store.failures_under(proposal.base_version_id):
+    for failure in store.failures_under(proposal.base_version_id, source_of(task.name)):
         if failure.pattern_id in failing and failure.sample_id in reflect and failure.at <= proposal.created_at:
             failing[failure.pattern_id][failure.sample_id] = failure.run_id
     return failing

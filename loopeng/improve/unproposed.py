@@ -12,6 +12,7 @@ from loopeng.improve.reproduction import NOT_REPRODUCED
 from loopeng.patterns.standing import Standing, standings
 from loopeng.patterns.trigger import why_never
 from loopeng.schema import OPEN_STATES, FailurePattern, PromptVersion, Proposal, Task
+from loopeng.schema.live import live_prompt
 from loopeng.store import LoopStore
 
 __all__ = ["Unproposed", "find_unproposed", "led_to_nothing"]
@@ -50,9 +51,17 @@ def led_to_nothing(store: LoopStore, task: Task, base: PromptVersion, pattern_id
 
 def _came_to_nothing(store: LoopStore, task: Task, base: PromptVersion) -> list[Proposal]:
     """The newest first. Where a person's edit or own list failed, that says nothing of what a reflector would do."""
-    archived, task_hash = store.proposals(prompt_name=base.prompt_name, states=["archived"]), task.version_hash
-    same = [each for each in archived[::-1] if (each.base_version_id, each.task_hash) == (base.id, task_hash)]
+    archived = store.proposals(prompt_name=base.prompt_name, states=["archived"])
+    same = [each for each in archived[::-1] if each.base_version_id == base.id and _is_of(store, each, task)]
     return [each for each in same if not each.revision or store.revision(each.id).author.startswith(REFLECTOR_AUTHOR)]
+
+
+def _is_of(store: LoopStore, proposal: Proposal, task: Task) -> bool:
+    """Whether it was made for this very task. An application's traffic brings new samples all the time."""
+    if live_prompt(task.name) is None or proposal.task_name != task.name:
+        return proposal.task_hash == task.version_hash
+    then = store.task(proposal.task_hash)
+    return then.model_copy(update={"samples": task.samples}).version_hash == task.version_hash
 
 
 def _unproposed(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from loopeng.attempt.generation import ERROR_SIDES
 from loopeng.patterns.fingerprint import fingerprint, normalise
 from loopeng.schema import Attempt, EvalResult, FaultSide, Run, Sample, Task
-from loopeng.store import LoopStore
+from loopeng.store import LoopStore, ShownFailure
 
-__all__ = ["Fault", "faults_in", "faults_of", "mine"]
+__all__ = ["Fault", "faults_in", "faults_of", "mine", "shown_failures"]
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def mine(store: LoopStore, run_id: str, task: Task) -> list[str]:
     for sample in task.samples:
         if sample.split == "reflect":
             made = store.attempts(run.id, sample.id)
-            firsts = [_without(attempt, task.watching) for attempt in made if attempt.attempt_index == 0]
-            for pattern_id in set().union(*(_record(store, run, sample, attempt) for attempt in firsts)):
+            firsts = [attempt for attempt in made if attempt.attempt_index == 0]
+            for pattern_id in set().union(*(_record(store, run, sample, each, task.watching) for each in firsts)):
                 seen[pattern_id] = seen.get(pattern_id, 0) + 1
     return sorted(seen, key=lambda pattern_id: (-seen[pattern_id], pattern_id))
 
@@ -79,13 +79,10 @@ def _without(attempt: Attempt, evaluators: frozenset[str]) -> Attempt:
     return attempt.model_copy(update={"results": results})
 
 
-def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt) -> set[str]:
-    return {
-        store.record_occurrence(
-            prompt_name=run.prompt_name,
-            prompt_version_id=run.prompt_version_id,
-            run_id=run.id,
-            sample_id=sample.id,
+def shown_failures(sample: Sample, attempt: Attempt, watching: frozenset[str]) -> list[ShownFailure]:
+    """What a first attempt shows of mistakes, as the store keeps them; evaluators that only ``watching`` see none."""
+    return [
+        ShownFailure(
             fingerprint=fault.fingerprint(sample),
             evaluator=fault.source,
             category=fault.category,
@@ -93,5 +90,18 @@ def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt) -> set
             remedy=fault.remedy,
             fault_side=fault.side,
         )
-        for fault in faults_of(attempt)
+        for fault in faults_of(_without(attempt, watching))
+    ]
+
+
+def _record(store: LoopStore, run: Run, sample: Sample, attempt: Attempt, watching: frozenset[str]) -> set[str]:
+    return {
+        store.record_occurrence(
+            prompt_name=run.prompt_name,
+            prompt_version_id=run.prompt_version_id,
+            run_id=run.id,
+            sample_id=sample.id,
+            **vars(shown),
+        )
+        for shown in shown_failures(sample, attempt, watching)
     }

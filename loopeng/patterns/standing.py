@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from loopeng.schema import FailurePattern, PromptVersion, Task
+from loopeng.schema.live import source_of
 from loopeng.schema.task import parse_duration
 from loopeng.store import Failure, LoopStore, SeenSample
 
@@ -73,9 +74,10 @@ def standings(store: LoopStore, task: Task, head: PromptVersion) -> list[Standin
     reflect = {sample.id for sample in task.samples if sample.split == "reflect"}
     patterns = store.patterns(head.prompt_name)
     rejections = _rejections(store, task, head.prompt_name, patterns)
-    seen = [each for each in store.seen_samples(head.id) if each.sample_id in reflect]
+    source = source_of(task.name)
+    seen = [each for each in store.seen_samples(head.id, source) if each.sample_id in reflect]
     failures: defaultdict[str, list[Failure]] = defaultdict(list)
-    for failure in store.failures_under(head.id):
+    for failure in store.failures_under(head.id, source):
         if failure.sample_id in reflect:
             failures[failure.pattern_id].append(failure)
     found = [

@@ -14,7 +14,7 @@ from loopeng.store.room import Room
 from loopeng.store.rows import insert_once, noun_of, values_of
 from loopeng.store.tables import AttemptRow, EvalResultRow, SampleResultRow
 
-__all__ = ["AttemptRoom", "RunTotals"]
+__all__ = ["AttemptRoom", "RunTotals", "add_attempt"]
 
 _USAGE = tuple(Usage.model_fields)
 
@@ -35,14 +35,8 @@ class AttemptRoom(Room):
 
     def save_attempt(self, attempt: Attempt) -> bool:
         """Keep an attempt and its results, both or neither. False, and nothing changes, if it is there already."""
-        values = values_of(attempt, exclude={"results", "usage"}) | attempt.usage.model_dump()
         with self._database.write() as session:
-            if not insert_once(session, AttemptRow, values):
-                return False
-            key = {name: values[name] for name in ("run_id", "sample_id", "repeat", "attempt_index")}
-            for position, result in enumerate(attempt.results):
-                insert_once(session, EvalResultRow, key | {"position": position} | values_of(result))
-            return True
+            return add_attempt(session, attempt)
 
     def attempts(
         self, run_id: str, sample_id: str | Collection[str] | None = None, repeat: int | None = None
@@ -93,6 +87,17 @@ class AttemptRoom(Room):
             latency_s=float(latency_s),
             num_decoded_tokens=num_decoded,
         )
+
+
+def add_attempt(session: Session, attempt: Attempt) -> bool:
+    """Insert an attempt with its results; whether it was inserted."""
+    values = values_of(attempt, exclude={"results", "usage"}) | attempt.usage.model_dump()
+    if not insert_once(session, AttemptRow, values):
+        return False
+    key = {name: values[name] for name in ("run_id", "sample_id", "repeat", "attempt_index")}
+    for position, result in enumerate(attempt.results):
+        insert_once(session, EvalResultRow, key | {"position": position} | values_of(result))
+    return True
 
 
 def _results_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from sqlmodel import Session
 from loopeng.errors import StoreError, WrongDatabaseError
 from loopeng.store.migrations import migrate
 
-__all__ = ["Database"]
+__all__ = ["BUSY_TIMEOUT_S", "Database", "after_commit"]
 
-_BUSY_TIMEOUT_S = 30.0
+BUSY_TIMEOUT_S = 30.0
+_AFTER_COMMIT = "after commit"
 _SCHEME = "sqlite:///"
 _WRONG_FILE = {
     sqlite3.SQLITE_NOTADB: "is not a loopeng database: it is no SQLite file",
@@ -40,13 +41,13 @@ class Database:
     may only be read can be read; writing it raises WrongDatabaseError.
     """
 
-    def __init__(self, path: Path, *, busy_timeout_s: float = _BUSY_TIMEOUT_S) -> None:
+    def __init__(self, path: Path, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self.path = path
         self._reader = _make_engine(path, busy_timeout_s)
         self._writer = self._reader.execution_options(begin="BEGIN IMMEDIATE")
 
     @classmethod
-    def open(cls, path: Path | str, *, busy_timeout_s: float = _BUSY_TIMEOUT_S) -> Database:
+    def open(cls, path: Path | str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Database:
         """Open a file, or make it and the folders above it. ``sqlite:///`` URLs are taken too."""
         file = _file_of(path)
         if file.is_dir():
@@ -79,6 +80,19 @@ class Database:
             session.connection()  # BEGIN IMMEDIATE now, not at the first statement
             yield session
             session.commit()
+            for work in session.info.pop(_AFTER_COMMIT, ()):
+                work()
+
+    def empty_log(self) -> None:
+        """Move the write-ahead log into the file and cut it off, unless somebody is reading: it holds old texts too."""
+        with self._errors():
+            pooled = self._reader.raw_connection()
+            try:
+                driver = pooled.driver_connection
+                assert driver is not None
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                pooled.close()
 
     def close(self) -> None:
         self._reader.dispose()
@@ -94,6 +108,11 @@ class Database:
             if (what := _WRONG_FILE.get(_kind(cause))) is not None:
                 raise WrongDatabaseError(f"{self.path} {what}") from error
             raise StoreError(f"{self.path}: {cause}") from error
+
+
+def after_commit(session: Session, work: Callable[[], None]) -> None:
+    """Do ``work`` once a write session has committed; never where it leaves no trace."""
+    session.info.setdefault(_AFTER_COMMIT, []).append(work)
 
 
 def _file_of(path: Path | str) -> Path:

@@ -5,6 +5,7 @@ A pattern that was merged keeps its row, which leads its fingerprint on to the p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,16 +14,18 @@ from sqlmodel import Session, and_, case, col, func, select
 
 from loopeng.schema import FailurePattern, FaultSide
 from loopeng.schema.improvement import PatternState
+from loopeng.schema.live import Source
+from loopeng.store.live_tables import LiveCallRow
 from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
 from loopeng.store.tables import FailurePatternRow, OccurrenceRow, PromptRow, RunRow, SampleResultRow
 
-__all__ = ["Failure", "PatternRoom", "SeenSample", "root_of"]
+__all__ = ["Failure", "PatternRoom", "SeenSample", "ShownFailure", "add_occurrence", "root_of"]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One occurrence, with the beginning of its run."""
+    """One occurrence, with the beginning of its run; of an application's call, when it was noted."""
 
     pattern_id: str
     run_id: str
@@ -32,11 +35,23 @@ class Failure:
 
 @dataclass(frozen=True)
 class SeenSample:
-    """A sample of the reflect split that a suite run finished."""
+    """A sample of the reflect split that a suite run finished, or that an application sent."""
 
     sample_id: str
     judged: bool  # a first attempt was not in error
-    at: datetime  # the run's beginning
+    at: datetime  # the run's beginning; the latest of an application's calls
+
+
+@dataclass(frozen=True)
+class ShownFailure:
+    """What a first attempt showed, by the names that a pattern has for it."""
+
+    fingerprint: str
+    evaluator: str
+    category: str
+    reason: str
+    remedy: str | None
+    fault_side: FaultSide
 
 
 class PatternRoom(Room):
@@ -60,25 +75,10 @@ class PatternRoom(Room):
 
         The fingerprint of a pattern that was merged counts for the one it was merged into.
         """
-        now = self._clock()
+        shown = ShownFailure(fingerprint, evaluator, category, reason, remedy, fault_side)
+        where = {"run_id": run_id, "sample_id": sample_id, "prompt_version_id": prompt_version_id}
         with self._database.write() as session:
-            pattern = FailurePattern(
-                id=new_id(session, FailurePatternRow),
-                prompt_name=prompt_name,
-                fingerprint=fingerprint,
-                evaluator=evaluator,
-                category=category,
-                reason=reason,
-                remedy=remedy,
-                fault_side=fault_side,
-                created_at=now,
-            )
-            pattern_id = _known_or_new(session, pattern)
-            occurrence = {"pattern_id": pattern_id, "run_id": run_id, "sample_id": sample_id}
-            insert_once(
-                session, OccurrenceRow, occurrence | {"prompt_version_id": prompt_version_id, "created_at": now}
-            )
-            return pattern_id
+            return add_occurrence(session, prompt_name, shown, where | {"created_at": self._clock()})
 
     def patterns(self, prompt_name: str | None = None) -> list[FailurePattern]:
         """The patterns with their counts under the current head, the most frequent first."""
@@ -110,27 +110,43 @@ class PatternRoom(Room):
         with self._database.read() as session:
             return [_pattern_of(*each) for each in session.exec(_counted().where(col(FailurePatternRow.id).in_(shown)))]
 
-    def failures_under(self, prompt_version_id: str) -> list[Failure]:
-        """Every occurrence under a version, the oldest first."""
-        query = (
-            select(OccurrenceRow.pattern_id, OccurrenceRow.run_id, OccurrenceRow.sample_id, RunRow.created_at)
+    def failures_under(self, prompt_version_id: str, source: Source | None = None) -> list[Failure]:
+        """Every occurrence under a version, the oldest first; only those of runs, or of an application's calls."""
+        is_live = col(RunRow.kind) == "live"
+        at = case((is_live, col(OccurrenceRow.created_at)), else_=col(RunRow.created_at))
+        query: Any = (
+            select(OccurrenceRow.pattern_id, OccurrenceRow.run_id, OccurrenceRow.sample_id, at)
             .join(RunRow, col(RunRow.id) == OccurrenceRow.run_id)
             .where(OccurrenceRow.prompt_version_id == prompt_version_id)
-            .order_by(col(RunRow.created_at), col(RunRow.seq), col(OccurrenceRow.sample_id))
+            .order_by(at, col(RunRow.seq), col(OccurrenceRow.sample_id))
         )
+        if source is not None:
+            query = query.where(is_live if source == "live" else ~is_live)
         with self._database.read() as session:
             return [Failure(*values) for values in session.exec(query)]
 
-    def seen_samples(self, prompt_version_id: str) -> list[SeenSample]:
-        """The reflect samples that suite runs under a version finished, one entry per (run, sample)."""
+    def seen_samples(self, prompt_version_id: str, source: Source = "suite") -> list[SeenSample]:
+        """The reflect samples that suite runs under a version finished, one entry per (run, sample); or those that an
+        application sent.
+        """
         judged = func.max(case((col(SampleResultRow.first_verdict) != "error", 1), else_=0))
+        at = func.max(col(LiveCallRow.created_at)) if source == "live" else col(RunRow.created_at)
         query: Any = (
-            select(SampleResultRow.sample_id, judged, RunRow.created_at)
+            select(SampleResultRow.sample_id, judged, at)
             .join(RunRow, col(RunRow.id) == SampleResultRow.run_id)
-            .where(RunRow.prompt_version_id == prompt_version_id, RunRow.kind == "suite")
+            .where(RunRow.prompt_version_id == prompt_version_id, RunRow.kind == source)
             .where(SampleResultRow.split == "reflect")
             .group_by(col(SampleResultRow.run_id), col(SampleResultRow.sample_id))
         )
+        if source == "live":
+            query = query.join(
+                LiveCallRow,
+                and_(
+                    col(LiveCallRow.run_id) == SampleResultRow.run_id,
+                    col(LiveCallRow.sample_id) == SampleResultRow.sample_id,
+                    col(LiveCallRow.repeat) == SampleResultRow.repeat,
+                ),
+            )
         with self._database.read() as session:
             return [SeenSample(sample_id, bool(was_judged), at) for sample_id, was_judged, at in session.exec(query)]
 
@@ -147,6 +163,19 @@ class PatternRoom(Room):
             row = find(session, FailurePatternRow, pattern_id)
             row.state = state
             session.add(row)
+
+
+def add_occurrence(session: Session, prompt_name: str, shown: ShownFailure, where: Mapping[str, Any]) -> str:
+    """Insert an occurrence, and its pattern where it is new. Returns the pattern's id.
+
+    ``where`` are the columns of the occurrence but for its pattern.
+    """
+    pattern = FailurePattern(
+        id=new_id(session, FailurePatternRow), prompt_name=prompt_name, created_at=where["created_at"], **vars(shown)
+    )
+    pattern_id = _known_or_new(session, pattern)
+    insert_once(session, OccurrenceRow, {"pattern_id": pattern_id, **where})
+    return pattern_id
 
 
 def _known_or_new(session: Session, pattern: FailurePattern) -> str:

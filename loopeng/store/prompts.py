@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import datetime
 from typing import Any
 
 from sqlmodel import Session, col, func, select, update
@@ -9,12 +11,16 @@ from sqlmodel import Session, col, func, select, update
 from loopeng.errors import ConflictError, NotFoundError, UsageError
 from loopeng.prompts import PromptTemplate, text_hash
 from loopeng.schema import PromptVersion, Rule
+from loopeng.store.database import after_commit
 from loopeng.store.lifecycle import settle
 from loopeng.store.room import Room
 from loopeng.store.rows import find, insert_once, new_id, noun_of, values_of
 from loopeng.store.tables import PromptRow, PromptVersionRow
 
-__all__ = ["PromptRoom", "add_version", "head_version", "move_head"]
+__all__ = ["PromptRoom", "add_version", "head_moves", "head_version", "move_head", "version_with_text"]
+
+_counting = threading.Lock()
+_num_moves = 0
 
 
 class PromptRoom(Room):
@@ -33,31 +39,8 @@ class PromptRoom(Room):
         Returns the head, whether it is a new version, and the ids of the proposals that went stale by it. Raises
         TaskError for a template that cannot be read, UsageError for one without a place for the rules.
         """
-        now = self._clock()
         with self._database.write() as session:
-            head = _head_or_none(session, prompt_name)
-            if head is not None and rules is not None and _was_written_earlier(session, head, rules):
-                rules = None
-            if head is not None and _is_known(session, head, template, rules):
-                return head, False, ()
-            rules = _rules_of_file(head, rules)
-            _refuse_rules_without_a_place(prompt_name, template, rules)
-            new = add_version(
-                session,
-                parent=head,
-                prompt_name=prompt_name,
-                template=template,
-                rules=rules,
-                text_hash=text_hash(template, rules),
-                source="file edit" if head is not None else "task file",
-                created_by=by,
-                created_at=now,
-            )
-            if head is None:
-                insert_once(session, PromptRow, {"name": prompt_name, "head_id": new.id})
-            else:
-                move_head(session, prompt_name, frm=head.id, to=new.id)
-            return new, True, settle(session, now)
+            return _adopt(session, prompt_name, template, by=by, rules=rules, now=self._clock())
 
     def head(self, prompt_name: str) -> PromptVersion:
         """The version in use. Raises NotFoundError listing the prompts there are."""
@@ -92,6 +75,51 @@ class PromptRoom(Room):
     def prompt_names(self) -> list[str]:
         with self._database.read() as session:
             return _names(session)
+
+
+def version_with_text(session: Session, version: PromptVersion, now: datetime) -> PromptVersion:
+    """The version of the prompt that says what ``version`` says; its template is adopted where none does.
+
+    That one was made while nobody could ask the database, by an application that brings its own template. Raises
+    ConflictError where the prompt has learned rules meanwhile that it did not know of.
+    """
+    same = PromptVersionRow.prompt_name == version.prompt_name, PromptVersionRow.text_hash == version.text_hash
+    for adopts in (True, False):
+        row = session.exec(select(PromptVersionRow).where(*same).order_by(col(PromptVersionRow.number).desc())).first()
+        if row is not None:
+            return noun_of(PromptVersion, row)
+        if adopts:
+            rules = version.rules or None
+            _adopt(session, version.prompt_name, version.template, by=version.created_by, rules=rules, now=now)
+    raise ConflictError(f"no version of prompt {version.prompt_name!r} says what was used")
+
+
+def _adopt(
+    session: Session, prompt_name: str, template: str, *, by: str, rules: tuple[Rule, ...] | None, now: datetime
+) -> tuple[PromptVersion, bool, tuple[str, ...]]:
+    head = _head_or_none(session, prompt_name)
+    if head is not None and rules is not None and _was_written_earlier(session, head, rules):
+        rules = None
+    if head is not None and _is_known(session, head, template, rules):
+        return head, False, ()
+    rules = _rules_of_file(head, rules)
+    _refuse_rules_without_a_place(prompt_name, template, rules)
+    new = add_version(
+        session,
+        parent=head,
+        prompt_name=prompt_name,
+        template=template,
+        rules=rules,
+        text_hash=text_hash(template, rules),
+        source="file edit" if head is not None else "task file",
+        created_by=by,
+        created_at=now,
+    )
+    if head is None:
+        insert_once(session, PromptRow, {"name": prompt_name, "head_id": new.id})
+    else:
+        move_head(session, prompt_name, frm=head.id, to=new.id)
+    return new, True, settle(session, now)
 
 
 def _is_known(session: Session, head: PromptVersion, template: str, rules: tuple[Rule, ...] | None) -> bool:
@@ -157,6 +185,18 @@ def move_head(session: Session, prompt_name: str, *, frm: str, to: str) -> None:
     here = col(PromptRow.name) == prompt_name, col(PromptRow.head_id) == frm
     if session.exec(update(PromptRow).where(*here).values(head_id=to)).rowcount != 1:
         raise ConflictError(f"the head of {prompt_name!r} is no longer {frm}")
+    after_commit(session, _count_move)
+
+
+def head_moves() -> int:
+    """How often this process has moved a head, of whatever prompt: a head that was read before may be another now."""
+    return _num_moves
+
+
+def _count_move() -> None:
+    global _num_moves  # noqa: PLW0603  one count for all databases that this process has open
+    with _counting:
+        _num_moves += 1
 
 
 def _head_or_none(session: Session, prompt_name: str) -> PromptVersion | None:

@@ -12,11 +12,12 @@ from typing import Self
 
 from loopeng.schema import utc_now
 from loopeng.store.attempts import AttemptRoom
-from loopeng.store.database import Database
+from loopeng.store.database import BUSY_TIMEOUT_S, Database
 from loopeng.store.decisions import DecisionRoom
 from loopeng.store.deliveries import DeliveryRoom
 from loopeng.store.judging import JudgeRoom
 from loopeng.store.leases import LeaseRoom
+from loopeng.store.live import LiveRoom
 from loopeng.store.looks import LookRoom
 from loopeng.store.merging import MergingRoom
 from loopeng.store.postponing import PostponingRoom
@@ -43,6 +44,7 @@ class LoopStore(
     PostponingRoom,
     DeliveryRoom,
     JudgeRoom,
+    LiveRoom,
 ):
     """Everything the loop remembers. Usable from any thread; every method raises StoreError where the file fails.
 
@@ -50,12 +52,16 @@ class LoopStore(
     """
 
     @classmethod
-    def open(cls, path: Path | str, *, clock: Callable[[], datetime] = utc_now) -> Self:
+    def open(
+        cls, path: Path | str, *, clock: Callable[[], datetime] = utc_now, busy_timeout_s: float = BUSY_TIMEOUT_S
+    ) -> Self:
         """Open a database, or make it with the folders above it, and migrate it to the newest schema.
+
+        ``busy_timeout_s`` is how long it waits where another process is writing; the wait is made twice.
 
         Raises StoreError for a database of a newer loopeng, WrongDatabaseError for what is no database of loopeng.
         """
-        return cls(Database.open(path), clock)
+        return cls(Database.open(path, busy_timeout_s=busy_timeout_s), clock)
 
     @property
     def path(self) -> Path:
@@ -63,6 +69,10 @@ class LoopStore(
 
     def close(self) -> None:
         self._database.close()
+
+    def again(self, path: Path, *, busy_timeout_s: float) -> Self:
+        """The same database, now under ``path``, with own connections and another patience. Raises StoreError."""
+        return type(self).open(path, clock=self._clock, busy_timeout_s=busy_timeout_s)
 
     def __enter__(self) -> Self:
         return self

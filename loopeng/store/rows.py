@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import inspect
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlmodel import Session, col, select
 
 from loopeng.errors import NotFoundError, StoreError
@@ -62,8 +63,13 @@ def noun_of(noun_type: type[NounType], row: Table, **nested: Any) -> NounType:
 
 def insert_once(session: Session, row_type: type[Table], values: Mapping[str, Any]) -> bool:
     """Insert, unless a row with one of the natural keys is there already; whether it was inserted."""
-    statement = insert(inspect(row_type).local_table).values(dict(values)).on_conflict_do_nothing()
-    return session.exec(statement).rowcount == 1
+    return session.connection().execute(_insertion(row_type), dict(values)).rowcount == 1
+
+
+@cache
+def _insertion(row_type: type[Table]) -> Insert:
+    """Made once: with the values in it, SQLAlchemy would look at each of them anew."""
+    return insert(inspect(row_type).local_table).on_conflict_do_nothing()
 
 
 def new_id(session: Session, row_type: type[Identified]) -> str:

@@ -148,7 +148,9 @@ def test_any_callable_is_an_engine(tmp_path: Path) -> None:
 
     for engine, expected in ((slow, "9 True"), (Engine(), "Describe mug")):
         with Loop.open(tmp_path / "loop.db", engine=engine) as loop:
-            result = loop.attempt("describe", {"product": "mug"}, evaluators=SPECS, template=TEMPLATE, max_tokens=9)
+            result = loop.attempt(
+                "describe", {"product": "mug"}, evaluators=SPECS, template=TEMPLATE, engine={"max_tokens": 9}
+            )
             assert result.text == expected
     with pytest.raises(UsageError, match="is no engine"), Loop.open(tmp_path / "loop.db", engine="gpt") as loop:  # type: ignore[arg-type]
         loop.attempt("describe", {"product": "mug"}, evaluators=SPECS)

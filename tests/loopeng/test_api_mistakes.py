@@ -25,7 +25,7 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
         ({"max_attempts": 0}, "max_attempts must be at least 1, not 0"),
         ({"max_attempts": "3"}, "max_attempts must be a whole number"),
         ({"retry": "escalte"}, r"retry must be .*did you mean 'escalate'"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"engine": {"max_tokens": 0}}, "max_tokens must be at least 1"),
         ({"seed": "x"}, "seed must be a whole number"),
         ({"prompt_name": ""}, "name: must not be empty"),
         ({"template": 7}, "template must be text"),

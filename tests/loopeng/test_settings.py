@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from loopeng.errors import UsageError
-from loopeng.settings import Settings, read_settings
+from loopeng.settings import LiveSettings, Settings, read_live_settings, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +63,24 @@ def test_nobody_decides_anonymously(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Settings().quiet = True  # type: ignore[misc]
+
+
+def test_how_traffic_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_live_settings() == LiveSettings()
+    monkeypatch.setenv("LOOPENG_LIVE_KEEP_DAYS", "30")
+    monkeypatch.setenv("LOOPENG_LIVE_REDACT", r'["\\d{16}", "sk-\\w+"]')
+    monkeypatch.setenv("LOOPENG_LIVE_SAMPLE_RATE", "0.1")
+    settings = read_live_settings()
+    assert (settings.keep_days, settings.sample_rate) == (30, 0.1)
+    assert settings.redact == (r"\d{16}", r"sk-\w+")
+    assert LiveSettings(sample_rate=1.0).sample_rate == 1.0  # an argument wins
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SAMPLE_RATE", "2"), ("KEEP_DAYS", "soon"), ("REDACT", "secret"), ("REDACT", '["("]'), ("KEEP_SAMPLES", "0")],
+)
+def test_a_live_variable_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"LOOPENG_LIVE_{name}", value)
+    with pytest.raises(UsageError, match=f"LOOPENG_LIVE_{name}"):
+        read_live_settings()

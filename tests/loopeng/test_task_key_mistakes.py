@@ -55,6 +55,7 @@ BROKEN = [
     ),
     Broken("missing key", "name: shop\n", "", "version: 1", "name is missing"),
     Broken("missing nested key", "  name: describe\n", "", "prompt:", "prompt.name is missing"),
+    Broken("a name of traffic", "name: shop", "name: live:shop", "live:shop", "an application's traffic", "leave out"),
     Broken("version", "version: 1", "version: 2", "version", "version must be 1"),
     Broken(
         "text for number",

@@ -11,6 +11,7 @@ from loopeng.improve.gate.statistics import expected_power
 from loopeng.improve.gate.trials import Trial
 from loopeng.improve.replaying import first_attempts
 from loopeng.schema import GateReport, GateTest, Look, PromptVersion, Run, Sample, Task
+from loopeng.schema.live import source_of
 from loopeng.store import LoopStore
 from loopeng.store.looks import connected_looks, next_look_number
 
@@ -114,8 +115,8 @@ def rate_under(
     best: Run | None = None
     for run in _runs_under(store, version, *task):
         if run.created_at <= until and len(passed) < len(ids):
-            for name, each in first_attempts(store, run).items():
-                if name in ids and each.verdict != "error":
+            for name, each in first_attempts(store, run, ids).items():
+                if each.verdict != "error":
                     passed.setdefault(name, each.verdict == "pass")
                     best = best or run
     return None if best is None else (sum(passed.values()) / len(passed), best)
@@ -123,7 +124,7 @@ def rate_under(
 
 def _runs_under(store: LoopStore, base: PromptVersion, task_name: str, task_hash: str) -> list[Run]:
     """The best source first, and of each the newest."""
-    suites = store.runs(task_name=task_name, kind="suite", limit=None)
+    suites = store.runs(task_name=task_name, kind=source_of(task_name), limit=None)
     suites = [run for run in suites if run.prompt_version_id == base.id]
     suites.sort(key=lambda run: run.task_hash != task_hash)  # what passes is the evaluators' word
     if base.proposal_id is None:

@@ -13,6 +13,7 @@ from loopeng.improve.spending import Spending
 from loopeng.schema import ArmCount, GateReport, PromptVersion, Proposal, Revision, Run, Sample, utc_now
 from loopeng.schema.attempts import Arm
 from loopeng.schema.evidence import GateVerdict
+from loopeng.schema.live import source_of
 from loopeng.store import LoopStore
 
 __all__ = ["Trial", "TrialSplit", "arm_count", "run_arm"]
@@ -80,9 +81,10 @@ def arm_count(store: LoopStore, arm: Arm, run: Run) -> ArmCount:
 
 
 def _earlier_outputs(harness: Harness, trial: Trial, samples: Sequence[Sample]) -> Mapping[str, Sequence[str]]:
-    """What the latest suite run answered, as text that drafts may follow."""
+    """What the latest run answered, as text that drafts may follow."""
+    name = trial.proposal.task_name
     return {
         sample.id: [attempt.text for attempt in harness.store.attempts(run.id, sample.id) if attempt.text]
-        for run in harness.store.runs(task_name=trial.proposal.task_name, kind="suite", limit=1)
+        for run in harness.store.runs(task_name=name, kind=source_of(name), limit=1)
         for sample in samples
     }

@@ -215,6 +215,6 @@ def _examples(store: LoopStore, task: Task, proposal: Proposal) -> list[tuple[Sa
     for run_id, sample_id in take_turns(shown):
         if sample_id in samples and sample_id not in seen and len(seen) < _NUM_EXAMPLES:
             first = [attempt for attempt in store.attempts(run_id, sample_id) if attempt.attempt_index == 0]
-            if first:
-                seen[sample_id] = first[0]
+            if first:  # of an input that was sent several times, an answer that failed
+                seen[sample_id] = next((each for each in first if each.verdict == "fail"), first[0])
     return [redacted_example(samples[sample_id], attempt) for sample_id, attempt in seen.items()]

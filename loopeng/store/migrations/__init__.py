@@ -14,7 +14,7 @@ from loopeng.errors import StoreError, WrongDatabaseError
 
 __all__ = ["NEWEST", "migrate", "schema_version"]
 
-NEWEST = "0003"
+NEWEST = "0004"
 _one_at_a_time = threading.Lock()  # alembic keeps what it works on in a global
 
 

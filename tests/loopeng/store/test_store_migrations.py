@@ -16,8 +16,8 @@ from sqlalchemy import create_engine, inspect
 
 import loopeng.store.migrations
 from loopeng.errors import StoreError
-from loopeng.schema import AnchorReport
-from loopeng.store import LoopStore
+from loopeng.schema import AnchorReport, Sample
+from loopeng.store import LiveCall, LiveSource, LoopStore
 from loopeng.store.columns import Table
 from loopeng.store.migrations import NEWEST
 
@@ -109,6 +109,30 @@ def test_rows_of_the_second_schema_stay_and_judges_find_their_place(
         assert opened.save_judge_reply("key", "reply") and opened.judge_reply("key") == "reply"
         report = AnchorReport(evaluator="tone", num_anchors=0, criteria=(), min_agreement=0.5)
         assert opened.save_anchor_report(run.id, report) and opened.anchor_reports(run.id) == [report]
+    assert execute(old, "PRAGMA foreign_key_check") == []
+    assert execute(old, "SELECT version_num FROM alembic_version") == [(NEWEST,)]
+
+
+def test_rows_of_the_third_schema_stay_and_traffic_finds_its_place(store: LoopStore, make: Any, tmp_path: Path) -> None:
+    run = make.run(kind="live")
+    store.save_attempt(make.attempt(run.id))
+    store.save_sample_result(make.sample_result(run.id))
+    pattern_id = make.pattern(run=run)
+    old = tmp_path / "old.db"
+    build(old, "0003")
+    assert execute(old, "SELECT name FROM sqlite_master WHERE name IN ('live_call', 'live_sample')") == []
+    copy_rows(store.path, old)
+    with LoopStore.open(old, clock=make.clock) as opened:
+        assert opened.runs() == store.runs() and opened.attempts(run.id) == store.attempts(run.id)
+        assert opened.patterns() == store.patterns() and opened.occurrences(pattern_id) == [(run.id, "s1")]
+        assert opened.live_samples("describe") == [] and opened.seen_samples(run.prompt_version_id, "live") == []
+        source = LiveSource(make.task(name="live:describe"), make.head(), 0, {})
+        sample = Sample(id="s1", inputs={"product": "mug"}, split="reflect")
+        made = make.attempt(run.id), make.sample_result(run.id)
+        call = LiveCall("call-1", source, sample, make.clock(), None, made[:1], made[1])
+        place = source.run(make.clock()).id, 0
+        assert opened.save_live_calls([call, call]).places == {"call-1": place}
+        assert opened.live_samples("describe") == [sample] and opened.next_repeat(*place[:1], "s1") == 1
     assert execute(old, "PRAGMA foreign_key_check") == []
     assert execute(old, "SELECT version_num FROM alembic_version") == [(NEWEST,)]
 
