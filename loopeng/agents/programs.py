@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from loopeng.engines.interruption import raise_if_interrupted
 from loopeng.errors import AgentLimitError, EngineError
 from loopeng.sandbox.ending import end_process, exit_status
 
@@ -99,6 +100,7 @@ class _Talk:
             selector.register(stdout, selectors.EVENT_READ, stdout)
             selector.register(stderr, selectors.EVENT_READ, stderr)
             while exit_status(self.process, 0 if selector.get_map() else _LOOK_S) is None:
+                raise_if_interrupted()
                 left_s = self._deadline - time.monotonic()
                 if left_s <= 0:
                     raise AgentLimitError(self._said(f"the command took more than {self.limits.time_s:g} s"))

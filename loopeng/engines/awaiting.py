@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
+from loopeng.engines.interruption import result_of
 from loopeng.errors import AgentLimitError
 
 __all__ = ["call_within", "finish"]
@@ -41,7 +43,7 @@ def finish(value: Any, limit_s: float | None = None) -> Any:
     ended = threading.Event()
     future = asyncio.run_coroutine_threadsafe(_told(value, ended), loop)
     try:
-        outcome = future.result(limit_s)
+        outcome = result_of(future, limit_s)
     except BaseException as error:
         if not future.cancel():
             raise  # it is the coroutine's own
@@ -63,13 +65,15 @@ def call_within(limit_s: float, function: Callable[..., T], *args: Any) -> T:
 
     def run() -> None:
         try:
-            future.set_result(function(*args))
+            settle = partial(future.set_result, function(*args))
         except BaseException as error:  # noqa: BLE001  it comes out where the result is asked for
-            future.set_exception(error)
+            settle = partial(future.set_exception, error)
+        with suppress(InvalidStateError):  # cancelled: nobody waits any more
+            settle()
 
     threading.Thread(target=copy_context().run, args=(run,), name="loopeng-limited", daemon=True).start()
     try:
-        return future.result(limit_s)
+        return result_of(future, limit_s)
     except TimeoutError:
         if future.done():
             raise  # it is the function's own

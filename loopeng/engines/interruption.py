@@ -1,7 +1,7 @@
-"""Waiting for the network so that Ctrl-C ends it at once, in whichever thread somebody waits.
+"""Waiting so that Ctrl-C ends it at once, in whichever thread somebody waits.
 
-Python raises KeyboardInterrupt in the main thread alone. Requests therefore run as coroutines, in one event loop per
-process that runs no code of the user's, and threads wait for them here: what is cancelled lets its thread go.
+Python raises KeyboardInterrupt in the main thread alone. Requests to servers therefore run as coroutines, in one event
+loop per process that runs no code of the user's, and threads wait for them here: what is cancelled lets its thread go.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeVar
 
-__all__ = ["Interruption", "wait_for"]
+__all__ = ["Interruption", "raise_if_interrupted", "result_of", "wait_for"]
 
 T = TypeVar("T")
 
 
 class Interruption:
-    """Ctrl-C for threads: once it is set, ``wait_for`` raises KeyboardInterrupt in them, now or at their next wait.
+    """Ctrl-C for threads: once it is set, what waits here raises KeyboardInterrupt in them, now or at their next wait.
 
     It reaches what is waited for within ``covering``, and in threads that take the context along.
     """
@@ -67,6 +67,26 @@ _current: ContextVar[Interruption | None] = ContextVar("loopeng_interruption", d
 _starting = threading.Lock()
 
 
+def raise_if_interrupted() -> None:
+    """For whoever waits by looking again and again. Raises KeyboardInterrupt."""
+    interruption = _current.get()
+    if interruption is not None and interruption.is_set:
+        raise KeyboardInterrupt
+
+
+def result_of(future: Future[T], limit_s: float | None = None) -> T:
+    """The future's result. An interruption cancels it, and is KeyboardInterrupt here."""
+    interruption = _current.get()
+    if interruption is None:
+        return future.result(limit_s)
+    try:
+        with interruption.watching(future):
+            return future.result(limit_s)
+    except CancelledError:
+        raise_if_interrupted()
+        raise
+
+
 def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns, or raises. Whatever ends the wait before cancels the coroutine.
 
@@ -77,16 +97,11 @@ def wait_for(coroutine: Coroutine[Any, Any, T]) -> T:
     """
     with _starting:  # several threads may need the loop first
         loop = _network_loop()
-    future, interruption = asyncio.run_coroutine_threadsafe(coroutine, loop), _current.get()
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
-        if interruption is None:
-            return future.result()
-        with interruption.watching(future):
-            return future.result()
-    except BaseException as error:
+        return result_of(future)
+    except BaseException:
         future.cancel()
-        if isinstance(error, CancelledError) and interruption is not None and interruption.is_set:
-            raise KeyboardInterrupt from None
         raise
 
 

@@ -19,13 +19,12 @@ from loopeng.attempt.events import AttemptFinished, ProgressEvent, RunFinished, 
 from loopeng.attempt.harness import Harness
 from loopeng.errors import BudgetStop, StoreError
 from loopeng.ports import AgentContext
-from loopeng.run_summary import summarize
 from loopeng.runner import run_suite
 from loopeng.schema import Task
 from loopeng.schema.task import BudgetSpec, EngineSpec, RunSpec
 from loopeng.store import LoopStore
 from tests.loopeng.attempt.making import SHORT, make_attempt, make_task
-from tests.loopeng.engines.openai_server import Call, ChatServer, computes, hangs, says, sends
+from tests.loopeng.engines.openai_server import Call, ChatServer, computes, says, sends
 
 LONG = "one two three four five six"
 
@@ -155,33 +154,6 @@ def test_a_limit_of_tokens_lets_what_is_under_way_be_finished(store: LoopStore) 
     assert (summary.run.status, summary.attempts, len(server.calls)) == ("budget", 6, 6)
     assert (summary.run.stop_reason or "").startswith("limits.total_tokens: ")
     assert summary.exit_code(task) == 5 and no_threads_left()
-
-
-def test_ctrl_c_ends_at_once_what_waits_for_the_server_and_loses_nothing(store: LoopStore) -> None:
-    """Three samples are answered; then the server falls silent, and somebody presses the key."""
-    events: list[ProgressEvent] = []
-    silent = threading.Semaphore(0)
-
-    def falls_silent(call: Call) -> None:
-        silent.release()
-        hangs(call)
-
-    def on_event(event: ProgressEvent) -> None:
-        events.append(event)
-        if sum(isinstance(each, SampleFinished) for each in events) == 3:
-            for _ in range(4):
-                assert silent.acquire(timeout=30)  # all four threads wait in vain now
-            raise KeyboardInterrupt
-
-    with ChatServer(says(SHORT), says(SHORT), says(SHORT), falls_silent) as server:
-        with pytest.raises(KeyboardInterrupt):
-            run_suite(Harness.build(store, make(server, 9, 4), on_event=on_event))
-        assert no_threads_left()
-        (run,) = store.runs()
-        assert run.status == "interrupted" and summarize(store, run.id).attempts == 3
-        server.behaviours = [says(SHORT)]
-        done = run_suite(Harness.build(store, make(server, 9, 2)), resume=True)
-    assert (done.run.id, done.run.status, done.attempts) == (run.id, "finished", 9)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("a broken callback"), StoreError("the disk is full")])
