@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from loopeng.attempt.harness import Harness, ignore_event
+from loopeng.store import LoopStore
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,3 +19,10 @@ def _no_waits_between_tries() -> Iterator[None]:
     Harness.__init__.__defaults__ = (ignore_event, (0.0, 0.0))  # type: ignore[misc]
     yield
     Harness.__init__.__defaults__ = usual  # type: ignore[misc]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LoopStore]:
+    """A new database, closed at the end."""
+    with LoopStore.open(tmp_path / "loop.db") as opened:
+        yield opened

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,12 +19,6 @@ from loopeng.schema import Run, Usage, utc_now
 from loopeng.schema.task import BudgetSpec, ImproveSpec, RunSpec
 from loopeng.store import LeaseOwner, LoopStore
 from tests.loopeng.attempt.making import LONG, SHORT, Judge, Script, make_harness, make_samples, make_task
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[LoopStore]:
-    with LoopStore.open(tmp_path / "loop.db") as opened:
-        yield opened
 
 
 def rows(store: LoopStore, run_id: str) -> list[tuple[Any, ...]]:

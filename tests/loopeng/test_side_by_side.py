@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,12 +27,6 @@ from tests.loopeng.attempt.making import SHORT, make_attempt, make_task
 from tests.loopeng.engines.openai_server import Call, ChatServer, computes, says, sends
 
 LONG = "one two three four five six"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[LoopStore]:
-    with LoopStore.open(tmp_path / "loop.db") as opened:
-        yield opened
 
 
 def make(server: ChatServer, num_samples: int, concurrency: int | None, **changes: Any) -> Task:

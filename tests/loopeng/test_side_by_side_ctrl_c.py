@@ -21,7 +21,7 @@ from loopeng.runner import run_suite
 from loopeng.store import LoopStore
 from tests.loopeng.attempt.making import SHORT
 from tests.loopeng.engines.openai_server import Call, ChatServer, hangs, says
-from tests.loopeng.test_side_by_side import make, no_threads_left, store  # noqa: F401
+from tests.loopeng.test_side_by_side import make, no_threads_left
 
 
 def test_ctrl_c_ends_at_once_what_waits_for_the_server_and_loses_nothing(store: LoopStore) -> None:

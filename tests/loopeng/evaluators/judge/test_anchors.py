@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,6 @@ ANCHORS = [
     {"answer": "Go away", "expect": "fail"},
     {"answer": "Dear, go away", "expect": "fail"},
 ]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[LoopStore]:
-    with LoopStore.open(tmp_path / "loop.db") as opened:
-        yield opened
 
 
 def likes_dear(request: TextRequest) -> str:

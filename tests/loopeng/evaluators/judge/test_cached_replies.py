@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +17,6 @@ BASE: dict[str, Any] = {
     "reference": "{{ target }}",
 }
 GOOD = ruling(polite="pass")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[LoopStore]:
-    with LoopStore.open(tmp_path / "loop.db") as opened:
-        yield opened
 
 
 def judged(store: LoopStore, replies: Replies, info: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
