@@ -22,7 +22,7 @@ __all__ = ["Block", "Command", "blocks", "commands", "differs", "run"]
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {"loopeng": "loopeng.cli", "specdec": "specdec_core.cli"}
 _BLOCK = re.compile(
-    r"^(?:<!-- not run:(?P<reason>[^\n]*?)-->\n+)?```(?P<language>python|console)\n(?P<text>.*?)^```$",
+    r"^(?:<!-- not run:(?P<reason>[^\n]*?)-->\n+)?```(?P<language>python|console|yaml)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -47,7 +47,7 @@ class Command:
 
 
 def blocks(page: str) -> list[Block]:
-    """The python and console blocks of a page, in order."""
+    """The python, console and yaml blocks of a page, in order."""
     return [
         Block(
             found["language"],

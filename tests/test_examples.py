@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
+from loopeng import load_task
+from loopeng.starter import write_starter
 from tests.architecture import Tree
 from tests.examples import PROGRAMS, Block, Command, blocks, commands, differs, run
 
@@ -58,6 +62,9 @@ def test_readme_block_runs_as_shown(
     if block.language == "python":
         exec(compile("\n" * (block.line - 1) + block.text, str(README), "exec"), names)
         return
+    if block.language == "yaml":
+        load_task(with_block(block.text, desk / "with-block"))
+        return
     for command in commands(block):
         assert command.line.split()[0] in PROGRAMS, (
             f"{command.line!r} cannot be run here: excuse the block with a reason"
@@ -66,6 +73,18 @@ def test_readme_block_runs_as_shown(
         assert exit_code == command.exit_code, output
         if command.output is not None:
             assert differs(command.output, output) is None, differs(command.output, output)
+
+
+def with_block(text: str, folder: Path) -> Path:
+    """The task that ``loopeng init`` writes with the block's sections in place of its own; a list is of evaluators."""
+    shutil.rmtree(folder, ignore_errors=True)
+    write_starter(folder)
+    task, given = yaml.safe_load((folder / "task.yaml").read_text(encoding="utf-8")), yaml.safe_load(text)
+    anchor = {"inputs": {"word": "mug"}, "answer": "Please.", "expect": "pass"}
+    (folder / "anchors.jsonl").write_text(json.dumps(anchor), encoding="utf-8")
+    task |= {"evaluators": given} if isinstance(given, list) else given
+    (folder / "task.yaml").write_text(yaml.safe_dump(task), encoding="utf-8")
+    return folder
 
 
 def test_blocks_that_are_not_run_say_why() -> None:
