@@ -14,7 +14,7 @@ demo: model  ## install, then run the example task; it says what to do next
 	@$(BIN)/loopeng run $(SUITE) || [ $$? -eq 3 ]  # 3: finished, some samples failed, which is what the loop is for
 
 test: lint types model  ## install, lint, check types, run all tests but the slow ones
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile
 
 test-slow: model  ## the tests marked slow
 	$(BIN)/python -m pytest -m slow
