@@ -27,10 +27,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from evals.bench.machine import machine, model_name
+from evals.bench.suite_runs import run_once, suite_task, variant
 from evals.bench.timing import bootstrap
-from evals.suites.importing import SUITES
-from loopeng import Loop, load_task
-from loopeng.attempt.events import ProgressEvent, SampleFinished
+from loopeng import Loop
 from loopeng.errors import LoopError
 from loopeng.run_statistics import Cluster, PairedCluster, clustered_interval, two_sided_p
 from loopeng.schema import Sample, SampleResult, Task
@@ -57,18 +56,6 @@ class Tried:
     dropped: Literal["in error", "passed at first"] | None = None
 
 
-def suite_task(name: str, model: str, allow_unsandboxed: bool) -> Task:
-    """A suite with the model to measure, its samples far apart, and as many attempts as it says."""
-    task = load_task(SUITES / name)
-    engine = task.engine.model_copy(update={"model": model})
-    samples = far_apart(task.samples)
-    specs = tuple(
-        type(spec).model_validate(spec.model_dump(mode="json") | {"sandbox": {"allow_unsandboxed": allow_unsandboxed}})
-        for spec in task.evaluators
-    )
-    return task.model_copy(update={"engine": engine, "samples": samples, "evaluators": specs})
-
-
 def far_apart(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """Every sample once, neighbours far apart."""
     number = len(samples)
@@ -78,15 +65,15 @@ def far_apart(samples: Sequence[Sample]) -> tuple[Sample, ...]:
 
 def failing(loop: Loop, task: Task, wanted: int, most: int) -> Task:
     """The task with the first ``wanted`` samples that a greedy first attempt does not solve, of ``most`` tried."""
-    first = _with(task, f"{task.name}-first", task.samples[:most], max_attempts=1)
-    run_id = _run(loop, first)
+    first = variant(task, f"{task.name}-first", far_apart(task.samples)[:most], max_attempts=1)
+    run_id = run_once(loop, first)
     failed = {each.sample_id for each in loop.store.sample_results(run_id) if each.first_verdict == "fail"}
     return task.model_copy(update={"samples": tuple(each for each in first.samples if each.id in failed)[:wanted]})
 
 
 def tried(loop: Loop, task: Task, policy: RetryName, seed: int) -> list[Tried]:
     """Every sample of the task under one policy and seed."""
-    run_id = _run(loop, _with(task, f"{task.name}-{policy}-{seed}", task.samples, retry=policy, seed=seed))
+    run_id = run_once(loop, variant(task, f"{task.name}-{policy}-{seed}", task.samples, retry=policy, seed=seed))
     found = []
     for result in loop.store.sample_results(run_id):
         attempts = loop.store.attempts(run_id, result.sample_id)
@@ -100,30 +87,6 @@ def _why_dropped(result: SampleResult) -> Literal["in error", "passed at first"]
     if "error" in (result.first_verdict, result.verdict):
         return "in error"
     return "passed at first" if result.first_verdict == "pass" else None
-
-
-def _with(task: Task, name: str, samples: Any, seed: int = 0, **loop_keys: Any) -> Task:
-    run = task.run.model_copy(update={"seed": seed})
-    return task.model_copy(
-        update={"name": name, "samples": samples, "run": run, "loop": task.loop.model_copy(update=loop_keys)}
-    )
-
-
-def _run(loop: Loop, task: Task) -> str:
-    """The finished run of this very task, model and samples included; made, or gone on with, where there is none."""
-    runs = loop.store.runs(task_name=task.name, kind="suite", limit=None)
-    finished = [run for run in runs if run.task_hash == task.version_hash and run.status == "finished"]
-    if finished:
-        return finished[0].id
-    print(f"{task.name}: {len(task.samples)} samples", file=sys.stderr)
-    stopped = loop.store.resumable_run(task)
-    resume = stopped is not None and stopped.task_hash == task.version_hash
-    return loop.run(task, improve=False, resume=resume, on_event=_tell).run.id
-
-
-def _tell(event: ProgressEvent) -> None:
-    if isinstance(event, SampleFinished):
-        print(f"  {event.result.sample_id}: {event.result.verdict}", file=sys.stderr)
 
 
 def summarise(by_policy: dict[str, list[Tried]]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from evals.bench import retry_policies
+from evals.bench import retry_policies, suite_runs
 from evals.bench.retry_policies import Tried, failing, far_apart, summarise, tried
+from evals.bench.suite_runs import variant
 from loopeng import Loop
 from loopeng.attempt.events import ProgressEvent, SampleFinished
 from loopeng.schema import Sample, Task
@@ -68,7 +69,7 @@ def test_another_model_and_other_failures_are_measured_anew(task: Task, tmp_path
         strong = tried(loop, task, "critique", seed=0)
         assert sum(each.solved for each in strong) == 4
     with Loop.open(tmp_path / "loop.db", engine=lambda messages, params: "no code") as loop:
-        _stop_early(loop, retry_policies._with(weak, f"{task.name}-critique-0", task.samples, retry="critique"))
+        _stop_early(loop, variant(weak, f"{task.name}-critique-0", task.samples, retry="critique"))
         assert len(tried(loop, few, "critique", seed=0)) == 2
         assert not any(each.solved for each in tried(loop, weak, "critique", seed=0))
         assert tried(loop, task, "critique", seed=0) == strong, "nothing is made again"
@@ -133,6 +134,6 @@ def test_nothing_solved_has_no_price() -> None:
 
 
 def test_missing_samples_are_one_line_and_status_2(capsys: Any, monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.setattr(retry_policies, "SUITES", tmp_path)
+    monkeypatch.setattr(suite_runs, "SUITES", tmp_path)
     assert retry_policies.main(["--db", str(tmp_path / "x.db")]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) <= 3
