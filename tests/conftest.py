@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-_num_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0))
+_num_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
 if _num_workers:  # each worker, and what it starts, has its share of the cores; torch reads this when it is imported
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // _num_workers)))
 

@@ -2,29 +2,30 @@
 
     python -m evals.bench.live_overhead [--calls 1000] [--sizes 0,10000,100000] [--output FILE]
 
-Calls of an application with a ScriptedEngine, each timed from outside; what the engine took is subtracted. Before each
-round the database is filled with recorded calls up to so many attempts. Two kinds of calls take turns: one whose first
-answer passes, and one that fails at first and passes at the second attempt, a third of whose inputs are noted as
-failures. Every call is committed to the disk (synchronous=FULL) before it returns.
+Calls of an application with a ScriptedEngine, each timed from outside; what the engine took is subtracted. There is a
+database for each size, filled with recorded calls up to so many attempts; they take turns. So do two kinds of calls:
+one whose first answer passes, and one that fails at first and passes at the second attempt, a third of whose inputs are
+noted as failures. Every call is committed to the disk (synchronous=FULL) before it returns.
 
-Exits with 1 where a median is 10 ms or more, or the last round's is over one and a half times the first's.
+Exits with 1 where a median is 10 ms or more, or the last database's is over one and a half times the first's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
-import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from evals.bench.machine import machine
+from evals.bench.timing import rotated
 from loopeng import Loop, TextReply, TextRequest
 from loopeng.engines.scripted import ScriptedEngine
 from loopeng.live import live_sample
@@ -39,6 +40,7 @@ MAX_MEDIAN_MS = 10.0
 MAX_GROWTH = 1.5
 NUM_INPUTS = 500  # distinct ones, so that most calls are repeats
 BATCH = 500
+KINDS = {"passes": "kettle", "retried": "wordy kettle"}
 
 
 class TimedEngine(ScriptedEngine):
@@ -63,38 +65,46 @@ def _answer(request: TextRequest) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=1000, help="timed in each round, of each kind")
-    parser.add_argument("--sizes", default="0,10000,100000", help="attempts recorded before each round")
+    parser.add_argument("--calls", type=int, default=1000, help="timed in each database, of each kind")
+    parser.add_argument("--sizes", default="0,10000,100000", help="attempts recorded before, in a database each")
     parser.add_argument("--output", type=Path, default=ROOT / "evals/results/live_overhead.json")
     arguments = parser.parse_args()
     engine, sizes = TimedEngine(), [int(size) for size in arguments.sizes.split(",")]
-    with tempfile.TemporaryDirectory() as folder, Loop.open(Path(folder) / "loop.db", engine=engine) as loop:
-        _call(loop, engine, "kettle 0")  # imports, and the template
-        rounds = [_round(loop, engine, size, arguments.calls) for size in sizes]
-    growth = {kind: rounds[-1][kind]["median_ms"] / rounds[0][kind]["median_ms"] for kind in ("passes", "retried")}
-    medians = [each[kind]["median_ms"] for each in rounds for kind in ("passes", "retried")]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        loops = [stack.enter_context(Loop.open(folder / f"{size}.db", engine=engine)) for size in sizes]
+        for loop, size in zip(loops, sizes, strict=True):
+            _call(loop, engine, "kettle 0")  # imports, and the template
+            _fill(loop, size)
+        rounds = _rounds(loops, engine, arguments.calls)
+    growth = {kind: rounds[-1][kind]["median_ms"] / rounds[0][kind]["median_ms"] for kind in KINDS}
+    medians = [each[kind]["median_ms"] for each in rounds for kind in KINDS]
     document = {
-        "rounds": rounds,
+        "databases": rounds,
         "growth": {kind: round(factor, 2) for kind, factor in growth.items()},
-        "machine": {"python": sys.version.split()[0], "cpus": os.cpu_count(), "system": platform.platform()},
         "bar": {"max_median_ms": MAX_MEDIAN_MS, "max_growth": MAX_GROWTH},
         "passed": max(medians) < MAX_MEDIAN_MS and max(growth.values()) <= MAX_GROWTH,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **machine(),
     }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(json.dumps({"medians_ms": medians, "growth": document["growth"], "passed": document["passed"]}))
     return 0 if document["passed"] else 1
 
 
-def _round(loop: Loop, engine: TimedEngine, size: int, num_calls: int) -> dict[str, Any]:
-    """Time calls of both kinds, one after the other."""
-    _fill(loop, size)
-    times: dict[str, list[float]] = {"passes": [], "retried": []}
+def _rounds(loops: Sequence[Loop], engine: TimedEngine, num_calls: int) -> list[dict[str, Any]]:
+    """Time calls of both kinds, one after the other; the databases take turns call by call."""
+    times: list[dict[str, list[float]]] = [{kind: [] for kind in KINDS} for _ in loops]
     for number in range(num_calls):
-        for kind, noun in (("passes", "kettle"), ("retried", "wordy kettle")):
-            times[kind].append(_call(loop, engine, f"{noun} {number % NUM_INPUTS}"))
-    found = {"num_attempts": _num_attempts(loop), **{kind: _summary(values) for kind, values in times.items()}}
-    print(f"{found['num_attempts']:>8} attempts  passes {found['passes']}  retried {found['retried']}", flush=True)
+        for index, loop in rotated(list(enumerate(loops)), number):
+            for kind, noun in KINDS.items():
+                times[index][kind].append(_call(loop, engine, f"{noun} {number % NUM_INPUTS}"))
+    found = [
+        {"num_attempts": _num_attempts(loop), **{kind: _summary(values) for kind, values in of_loop.items()}}
+        for loop, of_loop in zip(loops, times, strict=True)
+    ]
+    for each in found:
+        print(f"{each['num_attempts']:>8} attempts  passes {each['passes']}  retried {each['retried']}", flush=True)
     return found
 
 

@@ -45,7 +45,7 @@ def median_ratio(ours: Sequence[Timing], theirs: Sequence[Timing]) -> dict[str, 
     return median_with_interval([a.tokens_per_second / b.tokens_per_second for a, b in zip(ours, theirs, strict=True)])
 
 
-def rotated(names: Sequence[str], number: int) -> list[str]:
+def rotated(names: Sequence[Item], number: int) -> list[Item]:
     """The arms in the order of round ``number``: each is the first in its turn."""
     start = number % len(names)
     return [*names[start:], *names[:start]]
