@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from specdec_core.errors import RequestError
 from specdec_core.metrics import DecodeStats
 from specdec_core.sampling import SamplingParams
 from specdec_core.server.refusals import Refusal
 
-__all__ = ["Access", "Grant", "RequestDefaults", "is_loopback"]
+__all__ = ["Access", "Grant", "RequestDefaults", "check_key", "is_loopback"]
 
 _GRANT_PREFIX = "specdec-grant-"
 
@@ -46,9 +47,12 @@ class Access:
 
     ``host`` is where the server listens. Where only this machine reaches it, requests must name it so: the page of a
     browser whose host name was pointed here (DNS rebinding) names its own.
+
+    Raises RequestError for a key that no client could send, or that one would send with an empty token.
     """
 
     def __init__(self, api_key: str | None, host: str) -> None:
+        check_key(api_key)
         self._api_key = api_key
         self._grants: dict[str, Grant] = {}
         self._host_names = {host, "localhost", "127.0.0.1", "::1"} if is_loopback(host) else None
@@ -87,6 +91,23 @@ class Access:
             raise Refusal(403, f"the host {host!r} is not served here", code="host_not_allowed")
         if origin is not None and _split(origin.lower()).netloc != host:
             raise Refusal(403, f"pages of {origin!r} may not use this server", code="origin_not_allowed")
+
+
+def check_key(api_key: str | None) -> None:
+    """Raises RequestError for a key that a header cannot carry, or not alone. What it is is never said.
+
+    >>> check_key(None)
+    >>> check_key("a\\n")
+    Traceback (most recent call last):
+        ...
+    specdec_core.errors.RequestError: the API key must be plain ASCII without spaces around it or line breaks: ...
+    """
+    if api_key == "":
+        raise RequestError("the API key is empty: leave it out, or give one")
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key == api_key.strip()):
+        raise RequestError(
+            "the API key must be plain ASCII without spaces around it or line breaks: no header carries it"
+        )
 
 
 def is_loopback(host: str) -> bool:
