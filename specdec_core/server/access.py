@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -23,7 +23,8 @@ _GRANT_PREFIX = "specdec-grant-"
 class RequestDefaults:
     """What the requests of a grant take where they name nothing themselves.
 
-    Of ``sampling`` count the fields that were given, as in ``SamplingParams(temperature=0, seed=7)``.
+    Of ``sampling`` count the fields that were given, as in ``SamplingParams(temperature=0, seed=7)``. A seed is that of
+    the first request; each further one takes the next number, so that who asks twice does not hear the same twice.
     ``reference_texts`` are added to a request's own, behind them.
     """
 
@@ -37,9 +38,17 @@ class Grant:
 
     token: str = field(repr=False)
     defaults: RequestDefaults
-    num_requests: int = 0  # texts that were begun or finished
+    num_requests: int = 0  # that could be read and had room in the line
     stats: list[DecodeStats] = field(default_factory=list)
     ended: bool = False
+
+    def defaults_of_next(self) -> RequestDefaults:
+        """What the next request takes where it names nothing."""
+        sampling = self.defaults.sampling
+        if "seed" not in sampling.model_fields_set:
+            return self.defaults
+        seed = (sampling.seed + self.num_requests) % 2**63
+        return replace(self.defaults, sampling=sampling.model_copy(update={"seed": seed}))
 
 
 class Access:

@@ -169,7 +169,7 @@ def _check_size(num_bytes: int) -> None:
 
 def _defaults(request: Request) -> RequestDefaults:
     grant = request.state.grant
-    return RequestDefaults() if grant is None else grant.defaults
+    return RequestDefaults() if grant is None else grant.defaults_of_next()
 
 
 def _unknown_model(name: str, param: str | None = None) -> Refusal:
