@@ -206,7 +206,10 @@ def _grammar(structured: StructuredOutput, vocabulary: LLTokenizer) -> str:
     from llguidance import LLMatcher
 
     if structured.regex is not None:
-        grammar = LLMatcher.grammar_from_regex(structured.regex)
+        try:
+            grammar = LLMatcher.grammar_from_regex(structured.regex)
+        except UnicodeEncodeError as error:  # half a surrogate pair
+            raise RequestError(f"regex: not valid Unicode: {error}") from None
         if message := LLMatcher.validate_grammar(grammar, vocabulary):
             raise RequestError(f"regex: {_reason(message)}")
         return grammar

@@ -78,7 +78,7 @@ class Server:
         """GET ``path`` below the base URL, or POST ``body`` to it as JSON.
 
         Raises RetriesExhaustedError where no try brought an answer, EngineError for one that cannot be unpacked or is
-        too long.
+        too long, and for a server whose certificate is not trusted.
         """
         content = None if body is None else json.dumps(body).encode()
         num_failures = 0
@@ -112,6 +112,8 @@ class Server:
         except httpx.DecodingError as error:
             raise EngineError(self.without_key(f"{url}: the answer cannot be unpacked: {error}")) from error
         except httpx.TransportError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):  # OpenSSL's name of it, whatever httpx wraps it in
+                raise EngineError(f"{url}: the server's certificate is not trusted here: {error}") from error
             return _Failure(f"{_what_failed(error)}: {str(error) or type(error).__name__}")
         except httpx.InvalidURL as error:
             raise EngineError(self.without_key(f"engine.base_url cannot be used: {error}")) from error

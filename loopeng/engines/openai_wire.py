@@ -37,7 +37,6 @@ class ServerFacts:
     exactness: str | None = None
     fingerprint: str | None = None
     structured_output: bool = False
-    models: tuple[str, ...] = ()
 
 
 def chat_body(spec: EngineSpec, request: TextRequest, facts: ServerFacts) -> dict[str, Any]:
@@ -109,11 +108,10 @@ def server_facts(answer: Answer) -> ServerFacts:
         listed = _read(_Models, answer.body).data
     except EngineError:
         return ServerFacts()
-    names = tuple(each.id for each in listed)
     ours = next((each for each in listed if each.owned_by == _SPECDEC), None)
     if ours is None:
-        return ServerFacts(models=names)
-    return ServerFacts(True, ours.exactness, ours.system_fingerprint, ours.structured_output, names)
+        return ServerFacts()
+    return ServerFacts(True, ours.exactness, ours.system_fingerprint, ours.structured_output)
 
 
 def refusal(answer: Answer, spec: EngineSpec) -> RequestRefusedError:
@@ -182,7 +180,6 @@ class _Completion(_Lenient):
 
 
 class _Model(_Lenient):
-    id: str
     owned_by: str | None = None
     exactness: str | None = None
     system_fingerprint: str | None = None

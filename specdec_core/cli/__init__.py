@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 import typer
 
@@ -50,6 +51,5 @@ def main() -> None:
 
 def _drop_output() -> None:
     """What standard output still holds goes nowhere: flushed at exit to a full disk, it would make the status 120."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:  # an output of another kind than a file holds nothing
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

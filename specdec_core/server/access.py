@@ -5,15 +5,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from specdec_core.errors import RequestError
 from specdec_core.metrics import DecodeStats
 from specdec_core.sampling import SamplingParams
 from specdec_core.server.refusals import Refusal
 
-__all__ = ["Access", "Grant", "RequestDefaults", "is_loopback"]
+__all__ = ["Access", "Grant", "RequestDefaults", "check_key", "is_loopback"]
 
 _GRANT_PREFIX = "specdec-grant-"
 
@@ -22,7 +23,8 @@ _GRANT_PREFIX = "specdec-grant-"
 class RequestDefaults:
     """What the requests of a grant take where they name nothing themselves.
 
-    Of ``sampling`` count the fields that were given, as in ``SamplingParams(temperature=0, seed=7)``.
+    Of ``sampling`` count the fields that were given, as in ``SamplingParams(temperature=0, seed=7)``. A seed is that of
+    the first request; each further one takes the next number, so that who asks twice does not hear the same twice.
     ``reference_texts`` are added to a request's own, behind them.
     """
 
@@ -36,9 +38,17 @@ class Grant:
 
     token: str = field(repr=False)
     defaults: RequestDefaults
-    num_requests: int = 0  # texts that were begun or finished
+    num_requests: int = 0  # that could be read and had room in the line
     stats: list[DecodeStats] = field(default_factory=list)
     ended: bool = False
+
+    def defaults_of_next(self) -> RequestDefaults:
+        """What the next request takes where it names nothing."""
+        sampling = self.defaults.sampling
+        if "seed" not in sampling.model_fields_set:
+            return self.defaults
+        seed = (sampling.seed + self.num_requests) % 2**63
+        return replace(self.defaults, sampling=sampling.model_copy(update={"seed": seed}))
 
 
 class Access:
@@ -46,9 +56,12 @@ class Access:
 
     ``host`` is where the server listens. Where only this machine reaches it, requests must name it so: the page of a
     browser whose host name was pointed here (DNS rebinding) names its own.
+
+    Raises RequestError for a key that no client could send, or that one would send with an empty token.
     """
 
     def __init__(self, api_key: str | None, host: str) -> None:
+        check_key(api_key)
         self._api_key = api_key
         self._grants: dict[str, Grant] = {}
         self._host_names = {host, "localhost", "127.0.0.1", "::1"} if is_loopback(host) else None
@@ -87,6 +100,23 @@ class Access:
             raise Refusal(403, f"the host {host!r} is not served here", code="host_not_allowed")
         if origin is not None and _split(origin.lower()).netloc != host:
             raise Refusal(403, f"pages of {origin!r} may not use this server", code="origin_not_allowed")
+
+
+def check_key(api_key: str | None) -> None:
+    """Raises RequestError for a key that a header cannot carry, or not alone. What it is is never said.
+
+    >>> check_key(None)
+    >>> check_key("a\\n")
+    Traceback (most recent call last):
+        ...
+    specdec_core.errors.RequestError: the API key must be plain ASCII without spaces around it or line breaks: ...
+    """
+    if api_key == "":
+        raise RequestError("the API key is empty: leave it out, or give one")
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key == api_key.strip()):
+        raise RequestError(
+            "the API key must be plain ASCII without spaces around it or line breaks: no header carries it"
+        )
 
 
 def is_loopback(host: str) -> bool:

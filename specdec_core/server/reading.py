@@ -24,6 +24,12 @@ _Body = TypeVar("_Body", bound=CommonBody)
 _COMPLETION_MAX_TOKENS = 16  # as OpenAI has it
 _SAMPLING = set(SamplingParams.model_fields) - {"logprobs"}  # said in another way at either endpoint
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$#&~-]")  # in a regular expression
+_IN_WORDS_OF_JSON = {  # kinds of complaints that pydantic tells in Python's
+    "missing": "is needed",
+    "tuple_type": "a list is needed",
+    "model_type": "an object is needed",
+    "dict_type": "an object is needed",
+}
 _INSTEAD = {
     "tools": "ask for JSON by response_format",
     "functions": "ask for JSON by response_format",
@@ -99,6 +105,8 @@ def _asked(
 ) -> Asked:
     predictions = () if body.prediction is None else (body.prediction.content,)
     structured, params["structured"] = _form(body)
+    if predictions and not body.reference_texts:
+        params["reference_texts"] = "prediction"
     try:
         request = GenerationRequest(
             **fields,
@@ -138,7 +146,8 @@ def _forms(body: CommonBody) -> dict[str, dict[str, Any]]:
     forms: dict[str, dict[str, Any]] = {}
     if (format_ := body.response_format) is not None and format_.type != "text":
         if (format_.type == "json_schema") != (format_.json_schema is not None):
-            raise Refusal(400, 'response_format: json_schema goes with type "json_schema"', param="response_format")
+            said = 'response_format: the type "json_schema" needs the key json_schema, and no other type has it'
+            raise Refusal(400, said, param="response_format")
         schema = None if format_.json_schema is None else format_.json_schema.form
         forms["response_format"] = {"json_object": True} if schema is None else {"json_schema": schema}
     if (structured := body.structured_outputs) is not None:
@@ -186,4 +195,5 @@ def _is_name(part: int | str) -> bool:
 def _said(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     given = "" if first["type"] == "missing" else f" (given: {str(first['input'])[:60]!r})"
-    return first["msg"].removeprefix("Value error, ") + given
+    said = _IN_WORDS_OF_JSON.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return said + given

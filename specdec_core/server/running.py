@@ -20,7 +20,7 @@ from uvicorn.config import LOGGING_CONFIG
 
 from specdec_core.engine import Engine
 from specdec_core.errors import RequestError
-from specdec_core.server.access import Access, Grant, RequestDefaults, is_loopback
+from specdec_core.server.access import Access, Grant, RequestDefaults, check_key, is_loopback
 from specdec_core.server.app import Endpoint
 from specdec_core.server.metrics import ServerMetrics
 from specdec_core.server.worker import Worker
@@ -137,11 +137,12 @@ def url_of(listener: socket.socket) -> str:
 
 
 def check_open_to_others(host: str, api_key: str | None) -> None:
-    """Raises RequestError where anybody who reaches this machine could use the model.
+    """Raises RequestError where anybody who reaches this machine could use the model, or nobody could send the key.
 
     >>> check_open_to_others("127.0.0.1", None)
     >>> check_open_to_others("0.0.0.0", "a secret")
     """
+    check_key(api_key)
     if api_key is None and not is_loopback(host):
         raise RequestError(
             f"on {host!r} everybody who reaches this machine could use the model: give an API key "

@@ -89,12 +89,16 @@ class Worker:
                 said = f"{self._max_waiting} requests are waiting already, the most that may: try again later"
                 raise Refusal(503, said, code="overloaded", headers={"Retry-After": "1"})
             job = Job(request, grant)
+            if grant is not None:
+                grant.num_requests += 1
             self._waiting.append(job)
             self._changed.notify()
         return job
 
     def cancel(self, job: Job) -> None:
-        """The client has left: the job leaves the line, or its text ends within a round. Harmless after its end."""
+        """The client has left: the job leaves the line, or its text ends within a round, but not before its prompt is
+        read. Harmless after its end.
+        """
         job.cancelled = True
         with self._changed, suppress(ValueError):
             self._waiting.remove(job)
@@ -152,8 +156,6 @@ class Worker:
     def _generate(self, job: Job) -> None:
         self._check_wanted(job)
         self._metrics.begun(job.submitted_at)
-        if job.grant is not None:
-            job.grant.num_requests += 1
         with closing(self._engine.stream(job.request, on_round=self._metrics.round_made)) as chunks:
             for num_before, chunk in enumerate(chunks):
                 self._check_wanted(job)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+import ssl
+import subprocess
 import threading
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -369,6 +373,23 @@ def test_ctrl_c_reaches_threads_that_wait_for_the_server() -> None:
             thread.join(30)
         wait()
     assert ended == [True] * 4
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+def test_a_certificate_that_is_not_trusted_is_said_so_at_once(tmp_path: Path) -> None:
+    """It was tried again as if the server were away."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made += ["-keyout", str(key), "-out", str(certificate), "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run([*made, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ChatServer(says()) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        spec = EngineSpec(kind="openai", base_url=server.url.replace("http:", "https:"), model="m")
+        with pytest.raises(EngineError, match=r"certificate is not trusted here: .*self.signed") as caught:
+            build_engine(spec).generate(ask())
+    assert not isinstance(caught.value, RetriesExhaustedError)
 
 
 def test_the_users_proxies_are_not_asked_for_a_server_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_core.engine import Engine
+from specdec_core.errors import RequestError
 from specdec_core.server import RequestDefaults, Server
 from specdec_core.server.access import Access
 from specdec_core.server.refusals import Refusal
@@ -64,6 +66,13 @@ def test_an_open_server_takes_any_token_but_that_of_an_ended_grant() -> None:
     assert grant.ended
     with pytest.raises(Refusal, match="its grant has ended"):
         access.check_token(f"Bearer {grant.token}")
+
+
+@pytest.mark.parametrize("key", ["", " ", " key", "key\n", "schl\u00fcssel", "\udc80"], ids=ascii)
+def test_a_key_that_no_client_can_send_is_refused_before_anything_is_served(engine: Engine, key: str) -> None:
+    """The empty one would let everybody in, who send no token; the others would let nobody in, or break the answer."""
+    with pytest.raises(RequestError, match="the API key"):
+        Server(engine, api_key=key)
 
 
 def test_on_other_addresses_the_name_of_the_host_is_free_and_the_origin_is_not() -> None:

@@ -71,6 +71,8 @@ def test_openais_client_parses_into_a_class(forming: Server) -> None:
     ("fields", "param"),
     [
         ({"guided_regex": "(a"}, "guided_regex"),
+        ({"guided_regex": "\ud83d"}, "guided_regex"),
+        ({"guided_choice": ["\ud83d"]}, "guided_choice"),
         ({"guided_json": {"minLenght": 3}}, "guided_json"),
         ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "dog"}}}}, "response_format"),
     ],

@@ -35,6 +35,24 @@ def test_requests_take_the_defaults_where_they_name_nothing(engine: Engine, serv
     assert [text["choices"][0]["message"]["content"] for text in texts] == [expected(engine, max_tokens=8)] * 2
 
 
+def test_who_asks_twice_does_not_hear_the_same_twice_but_the_same_again_in_another_grant(
+    engine: Engine, server: Server
+) -> None:
+    """As an agent that votes. What was refused takes no number of the seeds; what names its own seed takes one too."""
+    heard, first = [], 2**63 - 1
+    for _ in range(2):
+        with server.grant(RequestDefaults(SamplingParams(temperature=0.9, seed=first, max_tokens=10))) as grant:
+            texts = []
+            for fields in ({}, {"n": 2}, {}, {"seed": 77}, {}):
+                answer = ask(server.url, CHAT, {**BARE, **fields}, token=grant.token)
+                if answer.status == 200:
+                    texts.append(answer.json["choices"][0]["message"]["content"])
+            heard.append(texts)
+    seeds = (first, 0, 77, 2)
+    assert heard == [[expected(engine, temperature=0.9, seed=seed, max_tokens=10) for seed in seeds]] * 2
+    assert len(set(heard[0])) == 4
+
+
 def test_reference_texts_of_a_grant_are_drafted_from_and_change_no_text(engine: Engine, server: Server) -> None:
     text = expected(engine, max_tokens=24)
     passes = []

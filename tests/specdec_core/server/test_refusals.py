@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 import pytest
 
-from specdec_core.server import Server
+from specdec_core.errors import RequestError, in_field
+from specdec_core.server import RequestDefaults, Server
+from specdec_core.server.reading import read_chat
+from specdec_core.server.refusals import refusal_of
 from tests.specdec_core.server.asking import ask, chat_body
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
@@ -132,8 +139,46 @@ def test_a_body_that_is_no_json_object_is_a_400(server: Server, body: bytes) -> 
 
 
 def test_a_body_without_end_is_a_413(server: Server) -> None:
-    answer = ask(server.url, CHAT, b" " * (33 << 20), token=server.api_key)
+    """Whether its length is told before or, in chunks, never."""
+    answer = ask(server.url, CHAT, b" " * (5 << 20), token=server.api_key)
     assert (answer.status, answer.error["code"]) == (413, "request_too_large")
+    place = urlsplit(server.url)
+    headers = {"Transfer-Encoding": "chunked", "Authorization": f"Bearer {server.api_key}"}
+    with closing(HTTPConnection(place.hostname or "", place.port, timeout=60)) as connection:
+        connection.request("POST", CHAT, (b" " * (1 << 20) for _ in range(5)), headers, encode_chunked=True)
+        assert connection.getresponse().status == 413
+
+
+def test_a_body_that_announces_too_much_is_not_waited_for(server: Server) -> None:
+    """The head alone is sent, and the answer comes."""
+    head = {"Content-Length": str(1 << 40)}
+    answer = ask(server.url, CHAT, b"", token=server.api_key, headers=head)
+    assert (answer.status, answer.error["code"]) == (413, "request_too_large")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"prediction": {"type": "content", "content": "\ud83d"}}, "prediction"),
+        ({"reference_texts": ["\ud83d"]}, "reference_texts"),
+    ],
+)
+def test_a_reference_text_that_no_tokenizer_reads_is_told_by_the_clients_name_of_it(
+    fields: dict[str, Any], param: str
+) -> None:
+    asked = read_chat(json.dumps(chat_body() | fields).encode(), RequestDefaults(), 128)
+    with pytest.raises(RequestError) as unreadable, in_field("reference_texts"):
+        raise RequestError("the text is not valid Unicode")
+    assert refusal_of(unreadable.value, asked.params).param == param
+
+
+def test_complaints_are_in_the_words_of_json(server: Server) -> None:
+    for fields, said in (
+        ({"messages": "Tell me"}, "messages: a list is needed (given: 'Tell me')"),
+        ({"prediction": "text"}, "prediction: an object is needed (given: 'text')"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content: is needed"),
+    ):
+        assert ask(server.url, CHAT, chat_body() | fields, token=server.api_key).error["message"] == said
 
 
 def test_half_a_surrogate_pair_is_answered_too(server: Server) -> None:

@@ -101,7 +101,9 @@ def test_what_cannot_be_served_is_one_line(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setenv("SPECDEC_API_KEY", "")
     code, said = refused("--host", "0.0.0.0")
     assert code == 2 and "everybody who reaches this machine" in said
-    assert refused("--api-key", "") == (2, "specdec: --api-key is empty: leave it out, or give one")
+    assert refused("--api-key", "") == (2, "specdec: the API key is empty: leave it out, or give one")
+    code, said = refused("--api-key", KEY + "\n")
+    assert code == 2 and "the API key must be plain ASCII" in said and KEY not in said
     with bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         code, said = refused("--port", str(port))
