@@ -5,7 +5,7 @@ After every round the target's cache holds prompt + generated - 1 tokens: the la
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -37,6 +37,7 @@ class Generation:
     max_draft_tokens: int
     max_new_tokens: int
     verify: Verify = verify_match
+    before_chunk: Callable[[], None] = lambda: None  # of the prompt; what it raises ends the generation
     stats: DecodeStats = field(default_factory=DecodeStats)
     logprobs: list[TokenLogprobs] = field(default_factory=list)  # of every emitted token, where the request wants them
 
@@ -91,7 +92,7 @@ def _prefill(generation: Generation) -> None:
     with in_field("prompt"):
         check_prompt(target, prompt_ids)  # before a drafter reads it
     generation.controller.begin(generation.context, stats)
-    logits: Tensor = target.prefill(prompt_ids)
+    logits: Tensor = target.prefill(prompt_ids, generation.before_chunk)
     verdict = generation.verify(logits.unsqueeze(0), Draft(), generation.pipeline, ())
     stats.num_prompt_tokens = len(prompt_ids)
     stats.num_cached_prompt_tokens = target.num_cached_prompt_tokens

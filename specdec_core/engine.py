@@ -107,13 +107,18 @@ class Engine:
         return output
 
     def stream(
-        self, request: GenerationRequest, on_round: Callable[[Round], None] | None = None
+        self,
+        request: GenerationRequest,
+        on_round: Callable[[Round], None] | None = None,
+        before_chunk: Callable[[], None] = lambda: None,
     ) -> Generator[GenerationChunk, None, None]:
         """The text as it grows: a chunk after prefill and after every pass, the last one with the output.
 
-        Closing the iterator cancels the request. ``on_round`` hears of every decode pass.
+        Closing the iterator cancels the request. ``on_round`` hears of every decode pass; ``before_chunk`` is called
+        before each chunk of the prompt that is read, and may raise to cancel the request before there is any text.
         """
         with self.model.in_use.held(), closing(_rounds(generation := self._prepare(request))) as rounds:
+            generation.before_chunk = before_chunk
             num_told = 0
             for round_ in rounds:
                 if round_ is not None and on_round is not None:

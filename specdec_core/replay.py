@@ -6,7 +6,7 @@ The decoder's own loop runs with a target that knows the answer, so the counts a
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -126,7 +126,7 @@ class _RecordedTarget:
         self.cache_length = 0
         self._first_token = recording.output_ids[0]
 
-    def prefill(self, token_ids: Sequence[int]) -> Tensor:
+    def prefill(self, token_ids: Sequence[int], before_chunk: Callable[[], None] = lambda: None) -> Tensor:
         """Logits that leave one choice, [first token + 1]."""
         self.cache_length = len(token_ids)
         logits = torch.full((self._first_token + 1,), -torch.inf)

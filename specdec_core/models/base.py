@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -156,8 +156,11 @@ class TargetModel(Protocol):
         """Tokens of the last prefill that were not computed: their keys and values were at hand. 0 without reuse."""
         ...
 
-    def prefill(self, token_ids: Sequence[int]) -> Tensor:
-        """Start a new sequence: forget the old one, read ``token_ids``, return the logits after the last, [vocab]."""
+    def prefill(self, token_ids: Sequence[int], before_chunk: Callable[[], None] = lambda: None) -> Tensor:
+        """Start a new sequence: forget the old one, read ``token_ids``, return the logits after the last, [vocab].
+
+        A target that reads in chunks calls ``before_chunk`` before each; what that raises ends the reading.
+        """
         ...
 
     def decode(self, token_ids: Sequence[int]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import torch
@@ -72,8 +72,10 @@ class LlamaTarget:
         self.prefix_cache = PrefixCache(chunk, max_blocks) if max_bytes else None
 
     @torch.inference_mode()
-    def prefill(self, token_ids: Sequence[int]) -> Tensor:
+    def prefill(self, token_ids: Sequence[int], before_chunk: Callable[[], None] = lambda: None) -> Tensor:
         """Start a new sequence and read ``token_ids``; the logits after the last, [vocab].
+
+        ``before_chunk`` is called before each chunk, and may raise to end the reading.
 
         Raises as :func:`specdec_core.models.base.check_prompt`.
         """
@@ -82,6 +84,7 @@ class LlamaTarget:
         self.num_cached_prompt_tokens = self.cache.length
         chunk = self._geometry.chunk
         for start in range(self.cache.length, len(token_ids), chunk):
+            before_chunk()
             chunk_ids = token_ids[start : start + chunk]
             num_rows = self._geometry.num_prefill_rows(len(chunk_ids))
             hidden = self._run_pass(chunk_ids, num_rows, self.prefill_extent(start, num_rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -43,10 +43,11 @@ class TableModel:
         """Tokens read so far."""
         return len(self._token_ids)
 
-    def prefill(self, token_ids: Sequence[int]) -> Tensor:
+    def prefill(self, token_ids: Sequence[int], before_chunk: Callable[[], None] = lambda: None) -> Tensor:
         """Start over with ``token_ids``; logits after the last, [vocab]. Raises as ``check_prompt``."""
         check_prompt(self, token_ids)
         self._token_ids = []
+        before_chunk()
         return self._read(token_ids)[-1]
 
     def decode(self, token_ids: Sequence[int]) -> Tensor:

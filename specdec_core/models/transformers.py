@@ -13,7 +13,7 @@ and ``settle_target`` tries at load that the model goes on, and back, to where a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -88,15 +88,17 @@ class TransformersTarget:
         return len(self._token_ids)
 
     @torch.inference_mode()
-    def prefill(self, token_ids: Sequence[int]) -> Tensor:
+    def prefill(self, token_ids: Sequence[int], before_chunk: Callable[[], None] = lambda: None) -> Tensor:
         """Start a new sequence and read ``token_ids``; the logits after the last, [vocab].
+
+        ``before_chunk`` is called before each chunk, and may raise to end the reading.
 
         Raises as :func:`specdec_core.models.base.check_prompt`.
         """
         check_prompt(self, token_ids)
         self._start_over()
         self._token_ids = list(token_ids)
-        return self._catch_up()
+        return self._catch_up(before_chunk)
 
     @torch.inference_mode()
     def decode(self, token_ids: Sequence[int]) -> Tensor:
@@ -138,9 +140,10 @@ class TransformersTarget:
         self._saved = []
         self._num_read = self._floor = 0
 
-    def _catch_up(self) -> Tensor:
+    def _catch_up(self, before_chunk: Callable[[], None] = lambda: None) -> Tensor:
         """Read what was not read yet, in chunks; the logits after the last token, [vocab]."""
         while self._num_read < len(self._token_ids):
+            before_chunk()
             num_tokens = 1 if self._num_read and self.way_back == "reread" else self._geometry.chunk
             logits = self._pass(self._token_ids[self._num_read :][:num_tokens], 1)
             if self.way_back == "crop":

@@ -96,9 +96,7 @@ class Worker:
         return job
 
     def cancel(self, job: Job) -> None:
-        """The client has left: the job leaves the line, or its text ends within a round, but not before its prompt is
-        read. Harmless after its end.
-        """
+        """The client has left: the job leaves the line, or its text ends within a pass. Harmless after its end."""
         job.cancelled = True
         with self._changed, suppress(ValueError):
             self._waiting.remove(job)
@@ -156,7 +154,8 @@ class Worker:
     def _generate(self, job: Job) -> None:
         self._check_wanted(job)
         self._metrics.begun(job.submitted_at)
-        with closing(self._engine.stream(job.request, on_round=self._metrics.round_made)) as chunks:
+        stream = self._engine.stream(job.request, self._metrics.round_made, lambda: self._check_wanted(job))
+        with closing(stream) as chunks:
             for num_before, chunk in enumerate(chunks):
                 self._check_wanted(job)
                 if num_before == 0:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import json
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -199,6 +200,22 @@ def test_a_listener_that_raises_ends_the_request_and_the_drafter(tiny: Engine) -
         list(listened.stream(request(), on_round=lambda _: 1 / 0))
     assert drafter.num_ended == 1
     assert listened.generate(request()).text
+
+
+def test_reading_a_prompt_can_be_ended_between_its_chunks(tiny: Engine) -> None:
+    """Whoever no longer wants the text raises; what was read by then disturbs no later request."""
+    request = GenerationRequest(prompt="x" * 100, sampling=SamplingParams(max_tokens=8))  # two chunks of 64
+    wanted = tiny.generate(request).token_ids
+    for num_chunks in (0, 1):
+        left = iter(range(num_chunks))
+
+        def before_chunk(left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise TimeoutError("no longer wanted")
+
+        with pytest.raises(TimeoutError, match="no longer wanted"):
+            list(tiny.stream(request, before_chunk=before_chunk))
+        assert tiny.generate(request).token_ids == wanted
 
 
 def test_threads_take_turns(tiny: Engine) -> None:

@@ -74,6 +74,24 @@ def test_a_client_that_leaves_before_its_whole_answer_frees_the_engine_too(gated
     assert (gate.num_rounds, num_aborted(server)) == (1, 1)
 
 
+def test_a_client_that_leaves_while_its_prompt_is_read_frees_the_engine_before_the_next_chunk(engine: Engine) -> None:
+    class WaitsForThePrompt(Gate):
+        def begin(self, context: Any) -> None:
+            super().begin(context)
+            self.observe(())
+
+    gate = WaitsForThePrompt()
+    with Server(Engine(engine.model, drafter=gate, policy=FixedLength())) as server:
+        with leaving_stream(server, chat_body(max_tokens=100)):
+            eventually(lambda: num_running(server) == 1)
+        _catch_up(server)
+        gate.let_through(1)
+        eventually(lambda: num_running(server) == 0)
+        assert (gate.num_rounds, num_aborted(server)) == (1, 1)
+        gate.open.set()
+        assert ask(server.url, CHAT, chat_body(max_tokens=4), token=server.api_key).status == 200
+
+
 def _catch_up(server: Server) -> None:
     """By the time the server has answered these it has seen what came before them."""
     for _ in range(3):
