@@ -13,7 +13,7 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.exc import StatementError
 from sqlmodel import Session, col, func, select
 
-from loopeng.errors import ConflictError
+from loopeng.errors import LoopError, StoreError
 from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult, Task, content_hash
 from loopeng.store.attempts import add_attempt
 from loopeng.store.live_purging import Purge, purge
@@ -110,12 +110,16 @@ class LiveRoom(Room):
                 try:
                     with session.begin_nested():
                         saved.places[call.id] = _write(session, call)
-                except ConflictError as error:
+                except StoreError:
+                    raise
+                except LoopError as error:  # what it was answered by cannot be adopted any more
                     saved.refused[call.id] = str(error)
                 except StatementError as error:
                     if _may_work_later(error.orig):
                         raise
                     saved.refused[call.id] = str(error.orig)
+                except Exception as error:  # noqa: BLE001  as of a number that SQLite cannot hold: it holds up no others
+                    saved.refused[call.id] = f"{type(error).__name__}: {error}"
         return saved
 
     def live_samples(self, prompt_name: str, *, limit: int | None = None) -> list[Sample]:
