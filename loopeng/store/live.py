@@ -131,15 +131,17 @@ class LiveRoom(Room):
                 Sample.model_validate({"id": row.sample_id, "inputs": row.inputs, "split": row.split}) for row in rows
             ]
 
-    def purge_live(self, *, before: datetime | None, keep_samples: int | None, limit: int) -> Purge:
+    def purge_live(
+        self, *, before: datetime | None, keep_samples: int | None, limit: int, all_copies: bool = False
+    ) -> Purge:
         """Take the texts of old calls out of the database, at most ``limit`` calls and samples of each kind at a time.
 
         Old is a call from before ``before``, and one of a sample that is not among the ``keep_samples`` of its prompt
         that were sent last. See ``live_purging`` for what goes and what stays.
         """
         with self._database.write() as session:
-            done = purge(session, before=before, keep_samples=keep_samples, limit=limit)
-        if done.num_calls or done.num_samples:
+            done = purge(session, before=before, keep_samples=keep_samples, limit=limit, all_copies=all_copies)
+        if done.num_calls or done.num_samples or all_copies:
             self._database.empty_log()
         return done
 
