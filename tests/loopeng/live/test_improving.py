@@ -77,6 +77,17 @@ def test_observed_traffic_leads_to_proposals_without_evidence(loop: Loop) -> Non
     assert proposal.prompt_name == "describe"
 
 
+def test_what_the_app_answered_by_itself_is_not_tested_by_another_engine(loop: Loop) -> None:
+    """One call of the loop's engine, the latest, made a gate pass that had tested that engine instead of the app."""
+    for number in range(40):
+        loop.observe("describe", {"product": f"thing {number}"}, LONG, evaluators=SPECS, template=TEMPLATE)
+    ask(loop, "thing 1")
+    loop.propose("live:describe")
+    (card,) = loop.queue()
+    assert card.gate is not None and card.gate.verdict == "not_replayable"
+    assert "live object" in card.gate.note
+
+
 def test_evaluators_that_are_live_objects(loop: Loop, path: Path) -> None:
     def no_full_stop(text: str) -> dict[str, Any]:
         passed = "fine" not in text
