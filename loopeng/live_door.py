@@ -133,8 +133,8 @@ class LiveDoor(ABC):
     def purge(self) -> Purge:
         """Take out of the database what ``LiveSettings`` does not let it keep; calls do so now and then by themselves.
 
-        Gone are inputs, conversations and answers, and what evaluators said of them. Counts, verdicts, failure
-        patterns and the evidence of proposals stay. Raises StoreError where the database is away.
+        Gone are inputs, conversations and answers, and what evaluators, judges and reflectors said of them. Counts,
+        verdicts, failure patterns and the evidence of proposals stay. Raises StoreError where the database is away.
         """
         return self._live.purge()
 

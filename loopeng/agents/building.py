@@ -16,7 +16,7 @@ from loopeng.ports import AgentSource
 from loopeng.references import import_reference, reference_of
 from loopeng.schema.task import COMMAND_TIME_LIMIT_S, AgentSpec
 
-__all__ = ["as_agent", "build_agent", "check_agent"]
+__all__ = ["as_agent", "build_agent", "check_agent", "section_of"]
 
 _WANTED = "not a function or a compiled graph"
 
@@ -74,6 +74,32 @@ def as_agent(value: AgentSource) -> LlmAgent | PythonAgent | CommandAgent:
         hint = _way_out(value) or "give a callable that takes an AgentContext, or a compiled graph"
         raise UsageError(f"{value!r} is no agent: {hint}")
     return PythonAgent(value, reference=reference_of(value), replayable=bool(getattr(value, "replayable", False)))
+
+
+def section_of(agent: LlmAgent | PythonAgent | CommandAgent) -> AgentSpec:
+    """The ``agent:`` that makes it in another process, a command in the folder that is current there.
+
+    Of a live object, which nothing can make, it is ``llm``: what runs say of their agent tells that it was another.
+    """
+    if isinstance(agent, CommandAgent):
+        return AgentSpec(
+            kind="command",
+            command=agent.command,
+            replayable=agent.replayable,
+            time_limit_s=agent.limits.time_s,
+            max_output_bytes=agent.limits.output_bytes,
+            env="all" if agent.env == "all" else tuple(agent.env),
+        )
+    if isinstance(agent, PythonAgent) and agent.reference is not None:
+        return AgentSpec(
+            kind="python",
+            python=agent.reference,
+            replayable=agent.replayable,
+            time_limit_s=agent.time_limit_s,
+            input=agent.keys.input,
+            output=agent.keys.output,
+        )
+    return AgentSpec()
 
 
 def _makes_agent(found: Any) -> bool:

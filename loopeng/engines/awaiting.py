@@ -2,6 +2,10 @@
 
 One loop for all calls keeps the user's connection pools alive between them; a caller that runs in an event loop of its
 own is served too, because the private loop has its own thread.
+
+What its coroutines hand to threads may wait for other coroutines there, which need threads in turn: an agent asks its
+engine, and the engine looks up an address. So there are threads enough for all of them; asyncio's own few would be
+taken by those that wait.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from loopeng.errors import AgentLimitError
 __all__ = ["call_within", "finish"]
 
 T = TypeVar("T")
+_NUM_THREADS = 4096  # at most; they are started as they are needed
+_starting = threading.Lock()
 _ENDING_S = 5.0  # how long a coroutine that is cancelled may clean up before it is left alone
 
 
@@ -36,7 +42,8 @@ def finish(value: Any, limit_s: float | None = None) -> Any:
     """
     if not isinstance(value, Awaitable):
         return value
-    loop, thread = _private_loop()
+    with _starting:  # several threads may need the loop first
+        loop, thread = _private_loop()
     if threading.current_thread() is thread:  # called by a coroutine that runs there: its loop is busy with us
         with ThreadPoolExecutor(max_workers=1) as pool:
             return pool.submit(asyncio.run, asyncio.wait_for(_awaited(value), limit_s)).result()
@@ -107,6 +114,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 @cache
 def _private_loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     loop = asyncio.new_event_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="loopeng-async"))
     thread = threading.Thread(target=loop.run_forever, name="loopeng-async", daemon=True)
     thread.start()
     return loop, thread

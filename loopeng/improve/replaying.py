@@ -6,6 +6,7 @@ Runs are rows under natural keys, so one that was cut off goes on where it stopp
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -113,8 +114,19 @@ def foreseen_obstacle(harness: Harness, proposal: Proposal) -> str | None:
 
 
 def run_behind(store: LoopStore, proposal: Proposal) -> Run | None:
-    """The latest suite run of the proposal's very task; else that of its namesake. Of traffic, the latest calls."""
-    runs = store.runs(task_name=proposal.task_name, kind=source_of(proposal.task_name))
+    """The latest suite run of the proposal's very task; else that of its namesake.
+
+    Of traffic, which several engines and agents may answer side by side, the run with most of the failures; else the
+    latest.
+    """
+    source = source_of(proposal.task_name)
+    if source == "live":
+        failures = store.failures_under(proposal.base_version_id, source)
+        shown = [each for each in failures if each.pattern_id in proposal.pattern_ids]
+        num_shown = Counter(each.run_id for each in shown[::-1] if each.at <= proposal.created_at)
+        if num_shown:
+            return store.run(num_shown.most_common(1)[0][0])
+    runs = store.runs(task_name=proposal.task_name, kind=source)
     own = [run for run in runs if run.task_hash == proposal.task_hash]
     return next(iter((*own, *runs)), None)
 

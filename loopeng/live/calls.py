@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from loopeng.agents import as_agent
+from loopeng.agents import as_agent, section_of
 from loopeng.attempt.best import best_attempt, sample_result
 from loopeng.attempt.budget import Budget
 from loopeng.attempt.harness import Harness
@@ -29,7 +29,6 @@ from loopeng.live.recorder import Recorder
 from loopeng.live.records import CallRecords
 from loopeng.live.redaction import Redactor
 from loopeng.live.tasks import (
-    agent_section,
     engine_section,
     evaluator_section,
     live_sample,
@@ -213,7 +212,7 @@ class LiveCalls:
         spec = asked.engine
         if asked.output is None and self._engine is not None:
             spec = engine_section(engine.describe(), asked.engine)
-        section = agent_section(agent) if agent is not None and asked.output is None else AgentSpec()
+        section = section_of(agent) if agent is not None and asked.output is None else AgentSpec()
         make = partial(live_task, version, evaluators, loop=asked.loop, engine=spec, agent=section)
         try:
             task, is_recorded = make(self._redactor), self._settings.record

@@ -99,12 +99,13 @@ class Recorder:
         """Take the texts out of the database that are no longer to be kept. Raises StoreError where it is away."""
         settings, total = self._settings, Purge()
         before = None if settings.keep_days is None else utc_now() - timedelta(days=settings.keep_days)
-        more = before is not None or settings.keep_samples is not None
-        while more:
-            done = self._purge_some(before)
-            more = done.more
-            total = Purge(total.num_calls + done.num_calls, total.num_samples + done.num_samples)
-        return total
+        if before is None and settings.keep_samples is None:
+            return total
+        while True:
+            done = self._purge_some(before, all_copies=not total.more)
+            total = Purge(total.num_calls + done.num_calls, total.num_samples + done.num_samples, done.more)
+            if not done.more:
+                return total
 
     def close(self) -> None:
         """Write what waits, or say how much is lost."""
@@ -177,10 +178,11 @@ class Recorder:
         if more:
             self._purged_at = now - _PURGE_EVERY_S
 
-    def _purge_some(self, before: datetime | None) -> Purge:
+    def _purge_some(self, before: datetime | None, *, all_copies: bool = False) -> Purge:
+        keep_samples = self._settings.keep_samples
         with self._writing:
             return self._reach.ask(
                 lambda store: store.purge_live(
-                    before=before, keep_samples=self._settings.keep_samples, limit=_AT_A_TIME
+                    before=before, keep_samples=keep_samples, limit=_AT_A_TIME, all_copies=all_copies
                 )
             )

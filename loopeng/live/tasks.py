@@ -20,12 +20,11 @@ from loopeng.ports import EngineInfo, Evaluator
 from loopeng.prompts import PromptTemplate
 from loopeng.schema import EvaluatorSpec, Noun, PromptVersion, Sample, Task, content_hash
 from loopeng.schema.live import live_name, live_prompt
-from loopeng.schema.task import AgentSpec, DatasetSpec, EngineSpec, PromptSpec
+from loopeng.schema.task import DatasetSpec, EngineSpec, PromptSpec
 from loopeng.store import LoopStore
 from loopeng.validation import did_you_mean, validated
 
 __all__ = [
-    "agent_section",
     "arguments",
     "engine_section",
     "evaluator_section",
@@ -149,11 +148,3 @@ def evaluator_section(evaluator: Evaluator, redactor: Redactor) -> dict[str, Any
     """The entry under ``evaluators:`` that makes it in another process, where it says how."""
     reference = getattr(evaluator, "reference", None) or {"id": evaluator.id, "type": type(evaluator).__name__}
     return {key: value if key in ("id", "type") else redactor.value(value) for key, value in reference.items()}
-
-
-def agent_section(agent: object) -> AgentSpec:
-    """The ``agent:`` that makes an application's agent in another process, where it can be imported; else ``llm``."""
-    reference = getattr(agent, "reference", None)
-    if not isinstance(reference, str) or ":" not in reference:
-        return AgentSpec()
-    return AgentSpec(kind="python", python=reference, replayable=bool(getattr(agent, "replayable", False)))

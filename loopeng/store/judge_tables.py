@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Index
 from sqlmodel import Field
 
 from loopeng.store.columns import Table, json_column, time_column
@@ -15,6 +16,7 @@ __all__ = ["AnchorReportRow", "JudgeReplyRow"]
 
 class JudgeReplyRow(Table, table=True):
     __tablename__ = "judge_reply"
+    __table_args__ = (Index("ix_judge_reply_created_at", "created_at"),)
     key: str = Field(primary_key=True)  # hash of everything that decides the reply
     text: str
     created_at: datetime = time_column()

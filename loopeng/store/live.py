@@ -13,7 +13,7 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.exc import StatementError
 from sqlmodel import Session, col, func, select
 
-from loopeng.errors import ConflictError
+from loopeng.errors import LoopError, StoreError
 from loopeng.schema import Attempt, PromptVersion, Run, Sample, SampleResult, Task, content_hash
 from loopeng.store.attempts import add_attempt
 from loopeng.store.live_purging import Purge, purge
@@ -110,12 +110,16 @@ class LiveRoom(Room):
                 try:
                     with session.begin_nested():
                         saved.places[call.id] = _write(session, call)
-                except ConflictError as error:
+                except StoreError:
+                    raise
+                except LoopError as error:  # what it was answered by cannot be adopted any more
                     saved.refused[call.id] = str(error)
                 except StatementError as error:
                     if _may_work_later(error.orig):
                         raise
                     saved.refused[call.id] = str(error.orig)
+                except Exception as error:  # noqa: BLE001  as of a number that SQLite cannot hold: it holds up no others
+                    saved.refused[call.id] = f"{type(error).__name__}: {error}"
         return saved
 
     def live_samples(self, prompt_name: str, *, limit: int | None = None) -> list[Sample]:
@@ -127,15 +131,17 @@ class LiveRoom(Room):
                 Sample.model_validate({"id": row.sample_id, "inputs": row.inputs, "split": row.split}) for row in rows
             ]
 
-    def purge_live(self, *, before: datetime | None, keep_samples: int | None, limit: int) -> Purge:
+    def purge_live(
+        self, *, before: datetime | None, keep_samples: int | None, limit: int, all_copies: bool = False
+    ) -> Purge:
         """Take the texts of old calls out of the database, at most ``limit`` calls and samples of each kind at a time.
 
         Old is a call from before ``before``, and one of a sample that is not among the ``keep_samples`` of its prompt
         that were sent last. See ``live_purging`` for what goes and what stays.
         """
         with self._database.write() as session:
-            done = purge(session, before=before, keep_samples=keep_samples, limit=limit)
-        if done.num_calls or done.num_samples:
+            done = purge(session, before=before, keep_samples=keep_samples, limit=limit, all_copies=all_copies)
+        if done.num_calls or done.num_samples or all_copies:
             self._database.empty_log()
         return done
 

@@ -1,9 +1,10 @@
 """What becomes of an application's texts when they are no longer to be kept.
 
 Gone are the inputs, and of every call the conversation, the answer, its tokens, what the agent did, and what evaluators
-said about it; also the copies that proposals have made of these samples, once they are decided or have ended. What is
-counted stays: calls, verdicts, scores, categories, usage and times, failure patterns with their occurrences, gate
-reports and decisions.
+said about it; also the copies that proposals have made of these samples, and what their reflector said to them, once
+they are decided or have ended. Replies that judges gave long ago go whatever they were about, which nobody knows any
+more: they are kept only so that the same question need not be asked again. What is counted stays: calls, verdicts,
+scores, categories, usage and times, failure patterns with their occurrences, gate reports and decisions.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func
-from sqlmodel import Session, and_, col, delete, select, update
+from sqlalchemy import ColumnElement, Text, func, type_coerce
+from sqlmodel import Session, and_, col, delete, or_, select, update
 
 from loopeng.schema import OPEN_STATES
 from loopeng.schema.live import live_name
-from loopeng.store.improve_tables import ProposalRow
+from loopeng.store.improve_tables import ProposalRow, SuggestionRow
+from loopeng.store.judge_tables import JudgeReplyRow
 from loopeng.store.live_tables import LiveCallRow, LiveSampleRow
 from loopeng.store.tables import AttemptRow, EvalResultRow, PromptRow, RunRow, TaskVersionRow
 
@@ -37,13 +39,20 @@ class Purge:
     more: bool = False
 
 
-def purge(session: Session, *, before: datetime | None, keep_samples: int | None, limit: int) -> Purge:
-    """Do it inside a write session. What is deleted is overwritten in the file, too."""
+def purge(
+    session: Session, *, before: datetime | None, keep_samples: int | None, limit: int, all_copies: bool = False
+) -> Purge:
+    """Do it inside a write session. What is deleted is overwritten in the file, too.
+
+    Copies of samples are looked for where samples go; with ``all_copies`` also those of samples that are long gone, for
+    a proposal may have ended since.
+    """
     session.connection().exec_driver_sql("PRAGMA secure_delete = ON").close()
     num_calls, num_samples, more = 0, 0, False
     if before is not None:
         old = _calls(session, and_(col(LiveCallRow.purged).is_(False), col(LiveCallRow.created_at) < before), limit)
         num_calls, more = _blank(session, old), len(old) == limit
+        more = _delete_replies(session, before, limit) == limit or more
     for prompt_name in session.exec(select(PromptRow.name)).all():
         gone = 0
         for sample_id in _old_samples(session, prompt_name, before, keep_samples, limit):
@@ -56,7 +65,7 @@ def purge(session: Session, *, before: datetime | None, keep_samples: int | None
             session.exec(delete(LiveSampleRow).where(*here))
             gone += 1
         num_samples, more = num_samples + gone, more or gone == limit
-        if gone:
+        if gone or all_copies:
             _purge_copies(session, prompt_name)
     return Purge(num_calls, num_samples, more)
 
@@ -129,6 +138,13 @@ def _purged(error: Any) -> Any:
     return func.iif(col(error).is_(None), None, _GONE)
 
 
+def _delete_replies(session: Session, before: datetime, limit: int) -> int:
+    old = select(JudgeReplyRow.key).where(col(JudgeReplyRow.created_at) < before).limit(limit)
+    keys = session.exec(old).all()
+    session.exec(delete(JudgeReplyRow).where(col(JudgeReplyRow.key).in_(keys)))
+    return len(keys)
+
+
 def _purge_copies(session: Session, prompt_name: str) -> None:
     """Proposals copy the samples they are made from: into their task, and into the runs that test them."""
     kept = set(session.exec(select(LiveSampleRow.sample_id).where(LiveSampleRow.prompt_name == prompt_name)))
@@ -139,8 +155,14 @@ def _purge_copies(session: Session, prompt_name: str) -> None:
         if row.state not in OPEN_STATES:
             if row.task_hash not in needed:
                 _forget_samples(session, row.task_hash, kept)
+            if not kept.issuperset(_sample_ids(session, row.task_hash)):
+                session.exec(update(SuggestionRow).where(col(SuggestionRow.proposal_id) == row.id).values(reply=None))
             for run_id in session.exec(select(RunRow.id).where(RunRow.proposal_id == row.id)).all():
                 _blank_run(session, run_id, kept)
+
+
+def _sample_ids(session: Session, task_hash: str) -> set[str]:
+    return {each["id"] for each in session.get_one(TaskVersionRow, task_hash).content["samples"]}
 
 
 def _forget_samples(session: Session, task_hash: str, kept: Collection[str]) -> None:
@@ -153,9 +175,10 @@ def _forget_samples(session: Session, task_hash: str, kept: Collection[str]) -> 
 
 
 def _blank_run(session: Session, run_id: str, kept: Collection[str]) -> None:
-    query: Any = select(AttemptRow.sample_id, AttemptRow.repeat).where(
-        AttemptRow.run_id == run_id, AttemptRow.text != ""
+    says_something = or_(
+        AttemptRow.text != "", type_coerce(AttemptRow.messages, Text) != "[]", AttemptRow.error != _GONE
     )
+    query: Any = select(AttemptRow.sample_id, AttemptRow.repeat).where(AttemptRow.run_id == run_id, says_something)
     for sample_id, repeat in set(session.exec(query).all()):
         if sample_id not in kept:
             _blank_attempts(session, run_id, sample_id, repeat)

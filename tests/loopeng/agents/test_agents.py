@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopeng.agents import LlmAgent, PythonAgent, as_agent, build_agent
+from loopeng.agents import LlmAgent, PythonAgent, as_agent, build_agent, section_of
 from loopeng.errors import EngineError, TaskError, UsageError
 from loopeng.ports import AgentContext, AgentResult
 from loopeng.schema.task import AgentSpec
@@ -48,6 +48,23 @@ def test_a_python_agent_comes_from_the_tasks_folder(tmp_path: Path) -> None:
 
 def module_level(context: AgentContext) -> str:
     return "x"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        AgentSpec(),
+        AgentSpec(kind="python", python=f"{__name__}:module_level", replayable=True, time_limit_s=3),
+        AgentSpec(kind="python", python="tests.loopeng.agents.react_agent:graph", output="messages"),
+        AgentSpec(kind="command", command=("sh", "-c", "cat"), time_limit_s=3, env=("HOME",), max_output_bytes=9),
+    ],
+)
+def test_an_agent_says_how_it_is_made(spec: AgentSpec) -> None:
+    assert section_of(build_agent(spec)) == spec
+
+
+def test_nothing_makes_a_live_object() -> None:
+    assert section_of(as_agent(lambda context: "x")) == AgentSpec()
 
 
 def test_callables_become_agents() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from loopeng.engines import LazyEngine, MeteredEngine, as_engine, finish
+from loopeng.engines import LazyEngine, MeteredEngine, as_engine, awaiting, finish
 from loopeng.engines.scripted import ScriptedEngine
 from loopeng.errors import EngineError, UsageError
 from loopeng.ports import TextEngine, TextRequest
@@ -63,6 +66,55 @@ def test_a_coroutine_may_call_back_into_the_private_loop_without_a_deadlock() ->
     thread.start()
     thread.join(10)
     assert done
+
+
+def in_threads(count: int, work: Callable[[], Any]) -> list[Any]:
+    """What ``work`` gives in so many threads, all at once; what none of them gives within a few seconds is missing."""
+    together, done = threading.Barrier(count), []
+
+    def run() -> None:
+        together.wait()
+        done.append(work())
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 20
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return done
+
+
+def test_many_async_agents_ask_an_async_engine_that_needs_threads_itself() -> None:
+    """An application with twenty calls under way stood still for ever: agents that waited for their engine had taken
+    all threads of the event loop, and the engine's own work (an address that is looked up) needed one.
+    """
+
+    async def generate(messages: object, params: object) -> str:
+        return await asyncio.to_thread(lambda: "hello")
+
+    async def agent() -> str:
+        reply = await MeteredEngine(as_engine(generate), REQUEST).agenerate("hi")
+        return reply.text
+
+    assert finish(agent()) == "hello"
+    assert in_threads(40, lambda: finish(agent())) == ["hello"] * 40
+
+
+def test_threads_that_are_first_at_the_same_time_share_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    making = asyncio.new_event_loop
+
+    def slowly() -> asyncio.AbstractEventLoop:
+        time.sleep(0.05)
+        return making()
+
+    async def its_loop() -> int:
+        return id(asyncio.get_running_loop())
+
+    awaiting._private_loop.cache_clear()  # as in a new process
+    monkeypatch.setattr(asyncio, "new_event_loop", slowly)
+    found = in_threads(8, lambda: finish(its_loop()))
+    assert len(found) == 8 and len(set(found)) == 1
 
 
 def test_what_a_callable_raises_or_gives_wrongly_is_an_engine_error() -> None:

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from loopeng import Loop
-from loopeng.errors import NotFoundError, RecordingWarning, StoreError
+from loopeng import AgentResult, Loop
+from loopeng.errors import NotFoundError, RecordingWarning, StoreError, UsageError
 from loopeng.live.reach import Reach
 from loopeng.live.recorder import Recorder
-from loopeng.schema import SampleResult, utc_now
+from loopeng.schema import Rule, SampleResult, Usage, utc_now
 from loopeng.schema.task import LoopSpec
 from loopeng.settings import LiveSettings
 from loopeng.store import LiveCall, LiveSource, LoopStore
-from tests.loopeng.live.traffic import LONG, SHORT, TEMPLATE, ask, locked, num_calls, open_loop, rows
+from tests.loopeng.live.traffic import LONG, SHORT, SPECS, TEMPLATE, ask, locked, num_calls, open_loop, rows
 
 BRIEFLY = {"patience_seconds": 0.01, "retry_seconds": 0.0, "head_seconds": 0.0}
 
@@ -241,6 +241,34 @@ def test_a_call_that_can_never_be_kept_does_not_hold_up_the_others(path: Path) -
         recorder.keep(good)
         recorder.close()
     assert num_calls(path) == 2
+
+
+def test_numbers_that_no_database_can_hold(path: Path) -> None:
+    """An app that counted its tokens wrongly lost its answer, and the answers of all calls after it."""
+    with open_loop(path) as loop:
+        ask(loop, "before")
+        wrong = AgentResult(text=SHORT, usage=Usage(prompt_tokens=2**70))
+        with pytest.warns(RecordingWarning, match=r"cannot be recorded: OverflowError.*too large"):
+            assert loop.observe("describe", {"product": "mug"}, wrong, evaluators=SPECS).passed
+        assert silently(loop, "after") == LONG
+    assert num_calls(path) == 2
+
+
+def test_a_template_without_a_place_for_what_was_learned_meanwhile(path: Path, tmp_path: Path) -> None:
+    """The calls that it has answered cannot be kept; those of other prompts are none the worse for it."""
+    with LoopStore.open(path) as store:
+        rule = Rule(id="short", text="Use at most five words.")
+        store.adopt_template("describe", TEMPLATE, by="test", rules=(rule,))
+    with open_loop(path, **BRIEFLY) as loop:
+        path.parent.rename(tmp_path / "elsewhere")
+        with pytest.warns(RecordingWarning, match="is gone"):
+            assert ask(loop, template="Describe {{ product }}", max_attempts=1).text == LONG
+        (tmp_path / "elsewhere").rename(path.parent)
+        with pytest.warns(RecordingWarning, match="cannot be recorded: .*rules"):
+            loop.attempt("other", {"product": "cup"}, evaluators=SPECS, template=TEMPLATE)
+        with pytest.raises(UsageError, match="rules"):  # nobody has to guess why
+            ask(loop, template="Describe {{ product }}")
+    assert num_calls(path) == 1
 
 
 def _call(name: str, source: LiveSource, sample_id: str, loop: Loop) -> LiveCall:

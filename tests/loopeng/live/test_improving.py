@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from loopeng import Loop
+from loopeng.agents import build_agent
+from loopeng.engines.scripted import ScriptedEngine
 from loopeng.errors import NotFoundError, UsageError
 from loopeng.improve.reflection.reflectors import reflection_context
 from loopeng.live import recorded_task
 from loopeng.schema import Proposal
-from tests.loopeng.live.traffic import LONG, SHORT, SPECS, TEMPLATE, ask, open_loop, traffic
+from loopeng.schema.task import AgentSpec
+from tests.loopeng.live.traffic import LONG, SHORT, SPECS, TEMPLATE, ask, open_loop, say, traffic
 
 
 def test_from_calls_to_better_calls(busy: Loop) -> None:
@@ -75,6 +78,32 @@ def test_observed_traffic_leads_to_proposals_without_evidence(loop: Loop) -> Non
     loop.approve(card.id, by="ana", seen=card.text_hash, accept_untested=True)
     assert "at most" in loop.instructions("describe", {"product": "mug"}).text
     assert proposal.prompt_name == "describe"
+
+
+def test_what_the_app_answered_by_itself_is_not_tested_by_another_engine(loop: Loop) -> None:
+    """One call of the loop's engine, the latest, made a gate pass that had tested that engine instead of the app."""
+    for number in range(40):
+        loop.observe("describe", {"product": f"thing {number}"}, LONG, evaluators=SPECS, template=TEMPLATE)
+    ask(loop, "thing 1")
+    loop.propose("live:describe")
+    (card,) = loop.queue()
+    assert card.gate is not None and card.gate.verdict == "not_replayable"
+    assert "live object" in card.gate.note
+
+
+def test_an_agent_with_settings_is_the_one_that_is_tested(path: Path) -> None:
+    """Of a command the task said that it was a Python function, so that no other process could make a proposal."""
+    script = f"if grep -q 'at most'; then echo {SHORT}; else echo {LONG}; fi"
+    spec = AgentSpec(kind="command", command=("sh", "-c", script), replayable=True, time_limit_s=9)
+    with Loop.open(path, engine=ScriptedEngine(say, reference="{}"), agent=build_agent(spec)) as loop:
+        traffic(loop)
+        assert recorded_task(loop.store, "describe").agent == spec
+    with Loop.open(path) as another:
+        another.propose("live:describe")
+        (card,) = another.queue()
+        runs = another.store.runs(kind="gate")
+        assert {run.engine["agent"] for run in runs} == {build_agent(spec).reference}
+        assert card.gate is not None and card.gate.pairs.fixed == card.gate.pairs.num_pairs > 0
 
 
 def test_evaluators_that_are_live_objects(loop: Loop, path: Path) -> None:

@@ -96,6 +96,46 @@ def test_a_proposal_that_is_open_keeps_what_it_is_made_from(busy_path: Path) -> 
         assert not any(attempt.text for attempt in loop.store.attempts(gate.id))
 
 
+def test_a_proposal_that_ends_when_its_samples_are_long_gone(busy_path: Path) -> None:
+    """No call comes any more, so nothing but ``purge`` looks at its copies, attempts without text among them."""
+    path = busy_path
+    with open_loop(path) as loop:
+        (proposal,) = loop.propose("live:describe")
+        (card,) = loop.queue()
+        with loop.store._database.write() as session:
+            session.connection().exec_driver_sql("UPDATE attempt SET text = '' WHERE sample_id LIKE 'a%'")
+    a_week_later(path)
+    with open_loop(path, keep_days=3) as loop:
+        loop.purge()
+        assert all(sample.inputs for sample in loop.store.task(proposal.task_hash).samples)
+        loop.reject(card.id, by="ana", seen=card.text_hash, reason="not now")
+        assert loop.purge().num_samples == 0
+        assert not any(sample.inputs for sample in loop.store.task(proposal.task_hash).samples)
+        found = everything_on_disk(path)
+    assert LONG.encode() not in found and b"thing 7" not in found and b"Describe thing" not in found
+
+
+def test_what_reflectors_and_judges_said_goes_as_well(busy_path: Path) -> None:
+    path = busy_path
+    with open_loop(path) as loop:
+        (proposal,) = loop.propose("live:describe")
+        (card,) = loop.queue()
+        loop.reject(card.id, by="ana", seen=card.text_hash, reason="not now")
+        loop.store.save_judge_reply("old", "a judge's word on thing 7")
+        said = "INSERT INTO suggestion VALUES (?, 9, 'chosen', '', '[]', NULL, '', 'I saw thing 8', 1, 1, ?)"
+        then = (datetime.now(UTC) - timedelta(days=7)).isoformat(timespec="microseconds")
+        with loop.store._database.write() as session:
+            session.connection().exec_driver_sql("UPDATE judge_reply SET created_at = ?", (then,))
+            session.connection().exec_driver_sql(said, (proposal.id, then))
+        loop.store.save_judge_reply("new", "a judge's word of today")
+    a_week_later(path)
+    with open_loop(path, keep_days=3) as loop:
+        loop.purge()
+        assert (loop.store.judge_reply("old"), loop.store.judge_reply("new")) == (None, "a judge's word of today")
+        found = everything_on_disk(path)
+    assert b"thing 7" not in found and b"thing 8" not in found
+
+
 def test_calls_purge_now_and_then_by_themselves(path: Path) -> None:
     with open_loop(path) as loop:
         traffic(loop, 3)

@@ -41,3 +41,4 @@ def upgrade() -> None:
     )
     op.create_index("ix_live_call_sample_id", "live_call", ["sample_id"])
     op.create_index("ix_live_call_purged_created_at", "live_call", ["purged", "created_at"])
+    op.create_index("ix_judge_reply_created_at", "judge_reply", ["created_at"])
