@@ -10,6 +10,7 @@ LoopError (1)
 │   └── RevisionMismatchError         the text hash or revision named is not the one pending
 ├── BudgetStop (5)                a limit of the task was reached: saved, resume to go on
 ├── EngineError (4)               the engine or agent broke (infrastructure): retried, then an attempt in error
+│   ├── AgentInterruptedError         the agent stopped to ask a person, and would again: not retried
 │   ├── AgentLimitError               the agent went past its time or output limit, and would again: not retried
 │   ├── RequestRefusedError           the engine would refuse the request again (a prompt too long): not retried
 │   └── RetriesExhaustedError         the engine has retried itself, as often as it may: not retried once more
@@ -23,6 +24,7 @@ RecordingWarning                  an application's call was answered, but could 
 from __future__ import annotations
 
 __all__ = [
+    "AgentInterruptedError",
     "AgentLimitError",
     "AlreadyDecidedError",
     "BudgetStop",
@@ -111,6 +113,12 @@ class RequestRefusedError(EngineError):
 
 class RetriesExhaustedError(EngineError):
     """The engine broke, and has tried again itself."""
+
+    is_final = True
+
+
+class AgentInterruptedError(EngineError):
+    """The agent stopped to ask a person; in the loop nobody can answer it."""
 
     is_final = True
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from loopeng.errors import EngineError
+from loopeng.errors import AgentInterruptedError, EngineError
 from loopeng.ports import AgentContext, AgentResult
 from loopeng.schema import Usage
 from loopeng.validation import did_you_mean
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["GraphKeys", "is_graph", "problem_of_keys", "run_graph"]
 
 _MESSAGES, _INTERRUPT = "messages", "__interrupt__"
+_NOBODY = "to ask a person; in the loop nobody can answer it"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ def problem_of_keys(graph: Pregel[Any, Any, Any, Any], keys: GraphKeys) -> tuple
 
 async def run_graph(graph: Pregel[Any, Any, Any, Any], context: AgentContext, keys: GraphKeys) -> AgentResult:
     """Run the graph on an attempt. Raises whatever its nodes raise, and EngineError where it gives no answer."""
+    if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
+        raise AgentInterruptedError(f"the graph is compiled to stop at its nodes, {_NOBODY}")
     alone = graph.copy({"checkpointer": False})
     configurable = {"thread_id": str(uuid.uuid4()), "agent_context": context}
     ours = graph.context_schema in (None, AgentContext)  # a type of its own is made with its defaults
@@ -63,7 +66,7 @@ async def run_graph(graph: Pregel[Any, Any, Any, Any], context: AgentContext, ke
     entering = _entering(graph, context, keys, given)
     state = await alone.ainvoke(entering, {"configurable": configurable}, context=context if ours else {})
     if isinstance(state, Mapping) and state.get(_INTERRUPT):
-        raise EngineError("the graph stopped at an interrupt to ask a person; in the loop nobody can answer it")
+        raise AgentInterruptedError(f"the graph stopped at an interrupt, {_NOBODY}")
     messages = _new_messages(state, given)
     return AgentResult(
         text=_answer(state, messages, keys.output),

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from loopeng.agents import PythonAgent, as_agent, build_agent
 from loopeng.agents.graphs import GraphKeys
-from loopeng.errors import AgentLimitError, EngineError, TaskError, UsageError
+from loopeng.errors import AgentInterruptedError, AgentLimitError, EngineError, TaskError, UsageError
 from loopeng.evaluators.trajectory import calls_in
 from loopeng.ports import AgentContext
 from loopeng.schema import Message, Usage
@@ -190,11 +190,16 @@ def test_its_checkpointer_keeps_nothing_of_an_attempt() -> None:
     assert list(saver.list(None)) == []
 
 
-def test_an_interrupt_is_an_error_as_nobody_answers() -> None:
-    asking = one_node(lambda state: {"messages": [AIMessage(interrupt("may I?"))]})
-    for compiled in (asking.compile(), asking.compile(checkpointer=InMemorySaver())):
-        with pytest.raises(EngineError, match="stopped at an interrupt"):
+def test_an_interrupt_is_an_error_as_nobody_answers_and_is_not_asked_again() -> None:
+    asking, saver = one_node(lambda state: {"messages": [AIMessage(interrupt("may I?"))]}), InMemorySaver()
+    for compiled, words in (
+        (asking.compile(), "stopped at an interrupt"),
+        (asking.compile(checkpointer=saver), "stopped at an interrupt"),
+        (one_node(says("x")).compile(checkpointer=saver, interrupt_before=["node"]), "compiled to stop at its nodes"),
+    ):
+        with pytest.raises(AgentInterruptedError, match=words) as caught:
             as_agent(compiled)(make_context())
+        assert caught.value.is_final
 
 
 def test_a_graph_beyond_its_time_is_cancelled() -> None:
