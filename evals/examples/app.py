@@ -10,11 +10,12 @@ a rule is tested on those of the gate split. Once somebody has approved it, both
 from __future__ import annotations
 
 import argparse
-from functools import cache
 from pathlib import Path
 
 from loopeng import LiveSettings, Loop
-from specdec_core import Engine, GenerationRequest, SamplingParams, load_engine
+from loopeng.engines.specdec import SpecDecEngine
+from loopeng.schema.task import EngineSpec
+from specdec_core import GenerationRequest, SamplingParams
 
 DATABASE = Path(__file__).parent / ".loopeng" / "app.db"
 PROMPT = "describe"
@@ -27,27 +28,22 @@ RECORDING = LiveSettings(keep_days=30, redact=[r"\S+@\S+"])  # texts go after a 
 
 
 def answer(loop: Loop, product: str) -> str:
-    """The best of up to three attempts, each told what was wrong with the one before."""
-    inputs, model = {"product": product}, {"model": "smollm2-135m", "max_tokens": 40}
-    return loop.attempt(PROMPT, inputs, template=TEMPLATE, evaluators=EVALUATORS, engine=model).text
+    """The best of up to three attempts; after the first, each is told what was wrong with the one before."""
+    inputs, settings = {"product": product}, {"max_tokens": 40}
+    return loop.attempt(PROMPT, inputs, template=TEMPLATE, evaluators=EVALUATORS, engine=settings).text
 
 
-@cache
-def own_engine() -> Engine:
-    return load_engine("smollm2-135m")
-
-
-def stream(loop: Loop, product: str) -> None:
+def stream(loop: Loop, engine: SpecDecEngine, product: str) -> None:
     """Print an answer as it grows. It has been read by then: it can be recorded, not tried again."""
-    instructions = loop.instructions(PROMPT, {"product": product}, template=TEMPLATE)  # with the rules learned so far
+    inputs = {"product": product}
+    instructions = loop.instructions(PROMPT, inputs, template=TEMPLATE)  # with the rules learned so far
     messages = [{"role": "user", "content": instructions.text}]
-    request = GenerationRequest(messages=messages, sampling=SamplingParams(max_tokens=40))
-    pieces = []
-    for chunk in own_engine().stream(request):
+    text = ""
+    for chunk in engine.engine.stream(GenerationRequest(messages=messages, sampling=SamplingParams(max_tokens=40))):
         print(chunk.text, end="", flush=True)
-        pieces.append(chunk.text)
+        text += chunk.text
     print()
-    loop.observe(PROMPT, {"product": product}, "".join(pieces), evaluators=EVALUATORS, version=instructions.version)
+    loop.observe(PROMPT, inputs, text, evaluators=EVALUATORS, version=instructions.version)
 
 
 def main() -> None:
@@ -55,11 +51,12 @@ def main() -> None:
     parser.add_argument("products", nargs="*")
     parser.add_argument("--stream", metavar="PRODUCT", action="append", default=[])
     options = parser.parse_args()
-    with Loop.open(DATABASE, live=RECORDING) as loop:
+    engine = SpecDecEngine.from_spec(EngineSpec(model="smollm2-135m"))  # one model in memory, for both ways
+    with Loop.open(DATABASE, engine=engine, live=RECORDING) as loop:
         for product in options.products:
             print(answer(loop, product))
         for product in options.stream:
-            stream(loop, product)
+            stream(loop, engine, product)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The guides' files, beyond what running the README shows: one task around a function, a graph and a shell command."""
+"""The guides' files, beyond what running the README shows: one task around three agents, and an app that learns."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from loopeng import Attempt, Loop
+from loopeng.engines import build_engine
 from loopeng.evaluators.trajectory import calls_in
+from loopeng.references import import_reference
+from loopeng.schema.task import EngineSpec
 
 EXAMPLES = Path(__file__).parents[2] / "evals" / "examples"
 AGENTS = {
@@ -67,3 +71,20 @@ def test_one_task_around_a_function_a_react_agent_and_a_shell_command(loop: Loop
     ]
     assert said[0] == said[1]
     assert "fail" in {each.verdict for each in by_function}  # so that retries were among them
+
+
+def test_the_app_learns_from_what_it_was_asked(tmp_path: Path) -> None:
+    """Its model says too much until feedback or a rule forbids it. Inputs have fixed hashes, hence fixed splits."""
+    answer = import_reference("app:answer", EXAMPLES)
+    products = [f"item{number}" for number in range(24)]
+    short = " ".join(products)  # names whatever was asked for
+    script = {"replies": [{"when": "at most", "say": short}], "default": f"{short} and more"}
+    (tmp_path / "script.json").write_text(json.dumps(script), encoding="utf-8")
+    engine = build_engine(EngineSpec(kind="scripted", script="script.json"), tmp_path)
+    with Loop.open(tmp_path / "app.db", engine=engine) as loop:
+        assert {answer(loop, product) for product in products} == {short}
+        (proposal,) = loop.propose("live:describe")
+        (card,) = loop.queue()
+        assert card.gate is not None and (card.gate.verdict, card.gate.pairs.broken) == ("pass", 0)
+        loop.approve(proposal.id, by="ana", seen=card.text_hash)
+        assert "at most" in loop.instructions("describe", {"product": "mug"}).text
