@@ -2,8 +2,8 @@
 
 A console block holds commands (``$ ...``) with what they print, standard output and error as a person sees them.
 ``...`` stands for anything. A command with nothing below it may print what it likes. ``$ echo $?`` with a number below
-it says which exit code the command before it has; otherwise it is 0. ``<!-- not run: reason -->`` above a block
-excuses it.
+it says which exit code the command before it has; otherwise it is 0. ``$ cd folder`` holds to the end of its block.
+``<!-- not run: reason -->`` above a block excuses it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pathlib import Path
 __all__ = ["Block", "Command", "blocks", "commands", "differs", "run"]
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = {"loopeng": "loopeng.cli", "specdec": "specdec_core.cli"}
+_MODULES = {"loopeng": "loopeng.cli", "specdec": "specdec_core.cli"}
+PROGRAMS = frozenset({*_MODULES, "python", "diff"})
 _BLOCK = re.compile(
     r"^(?:<!-- not run:(?P<reason>[^\n]*?)-->\n+)?```(?P<language>python|console|yaml)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -76,12 +77,10 @@ def commands(block: Block) -> list[Command]:
 
 def run(command: Command, folder: Path) -> tuple[str, int]:
     """(output, exit code) of the real program, as if typed in ``folder``."""
-    program, *arguments = shlex.split(command.line, comments=True)
-    code = f"import sys; sys.argv[0] = {program!r}; from {PROGRAMS[program]} import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_COLOR": "1", "LOOPENG_USER": "ana"}
     environment.pop("LOOPENG_DB", None)
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        _argv(command.line),
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -91,6 +90,15 @@ def run(command: Command, folder: Path) -> tuple[str, int]:
         check=False,
     )
     return done.stdout, done.returncode
+
+
+def _argv(line: str) -> list[str]:
+    """The words of a command, with this Python and the programs of this repository."""
+    program, *arguments = shlex.split(line, comments=True)
+    if program in _MODULES:
+        code = f"import sys; sys.argv[0] = {program!r}; from {_MODULES[program]} import main; main()"
+        return [sys.executable, "-c", code, *arguments]
+    return [sys.executable if program == "python" else program, *arguments]
 
 
 def differs(expected: str, actual: str) -> str | None:

@@ -65,11 +65,14 @@ def test_readme_block_runs_as_shown(
     if block.language == "yaml":
         load_task(with_block(block.text, desk / "with-block"))
         return
+    folder = desk
     for command in commands(block):
-        assert command.line.split()[0] in PROGRAMS, (
-            f"{command.line!r} cannot be run here: excuse the block with a reason"
-        )
-        output, exit_code = run(command, desk)
+        program, *arguments = command.line.split()
+        if program == "cd":
+            folder /= arguments[0]
+            continue
+        assert program in PROGRAMS, f"{command.line!r} cannot be run here: excuse the block with a reason"
+        output, exit_code = run(command, folder)
         assert exit_code == command.exit_code, output
         if command.output is not None:
             assert differs(command.output, output) is None, differs(command.output, output)
