@@ -48,7 +48,10 @@ def list_(
         elif summaries:
             print_text(columns(run_rows(store, summaries)))
         else:
-            note("no runs")
+            kinds = sorted({run.kind for run in store.runs(task_name=task, limit=None)})
+            note(
+                f"no runs of kind {kind}; there are some of kind {', '.join(kinds)}: see --kind" if kinds else "no runs"
+            )
 
 
 @app.command()

@@ -24,6 +24,8 @@ def test_runs(ran: Shop, invoke: Invoke) -> None:
     everything = json.loads(invoke("runs", "list", "--kind", "all", "--json").stdout)
     assert [each["run"]["kind"] for each in everything] == ["holdout", "holdout", "gate", "gate", "suite"]
     assert invoke("runs", "list", "--task", "other").stderr == "no runs\n"
+    others = "no runs of kind live; there are some of kind gate, holdout, suite: see --kind\n"
+    assert invoke("runs", "list", "--kind", "live").stderr == others
     assert "suite, rescore, live" in invoke("runs", "list", "--kind", "sweet", code=2).stderr
 
 
