@@ -101,23 +101,18 @@ def _script(script: str | None, source: TaskSource) -> Iterator[Problem]:
 
 
 def _loop(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
-    """A retry must change something: at temperature 0 the same prompt gives the same answer."""
-    loop = task.loop
-    if loop.retry != "resample":
+    """A retry must change something: temperatures that the task names would be passed over where they are 0."""
+    loop, temperatures = task.loop, task.loop.temperatures
+    if loop.retry != "resample" or temperatures is None:
         return
-    temperatures = loop.temperatures or (task.engine.temperature or 0.0,)
     for attempt_index in range(1, loop.max_attempts):
         if temperatures[min(attempt_index, len(temperatures) - 1)] == 0:
-            loc = next(filter(source.has, _TEMPERATURE_KEYS))
             yield Problem(
-                loc,
+                ("loop", "temperatures"),
                 f"loop.retry: resample at temperature 0 would repeat the same answer (attempt {attempt_index + 1})",
                 "a retry must change something: temperatures: [0, 0.4, 0.8], or retry: escalate",
             )
             return
-
-
-_TEMPERATURE_KEYS: tuple[Loc, ...] = (("loop", "temperatures"), ("engine", "temperature"), ("loop", "retry"), ("loop",))
 
 
 def _improve(task: TaskFile, source: TaskSource) -> Iterator[Problem]:

@@ -2,9 +2,9 @@
 
     python -m evals.bench.retry_policies --model ~/models/qwen2.5-coder-0.5b-instruct [--failures 20] [--seeds 2]
 
-Samples of HumanEval and MBPP that fail at a greedy first attempt are tried again under each policy, up to three
-attempts, at the temperatures of the suites. Samples are chosen far apart; the same ones, seeds and temperatures for
-all. What is done stays in ``--db``: the same command goes on where it was stopped; another model, or other failures,
+Samples of HumanEval and MBPP, or of other ``--suites``, that fail at a greedy first attempt are tried again under each
+policy, up to three attempts, at the temperatures of the suites. Samples are chosen far apart; the same ones, seeds and
+temperatures for all. What is done stays in ``--db``: the same command goes on where it was stopped; another model, or other failures,
 is another measurement.
 
 Told per policy: how many (sample, seed) pairs were solved, and the tokens (prompt and answer) that retries cost per
@@ -36,7 +36,6 @@ from loopeng.schema import Sample, SampleResult, Task
 from loopeng.schema.sections import RetryName
 
 ROOT = Path(__file__).parent.parent.parent
-NAMES = ("humaneval", "mbpp")
 STRIDE = 37  # at least so far apart in the file are samples that follow each other
 P_NOTE = "exact, two-sided, against the policy that turned out best; nothing is corrected for choosing it afterwards"
 
@@ -169,7 +168,7 @@ def _bootstrapped(pairs: list[Tried]) -> list[float | None]:
 
 def measure(loop: Loop, arguments: argparse.Namespace) -> dict[str, Any]:
     """All policies on the failures of both suites."""
-    suites = [suite_task(name, arguments.model, arguments.allow_unsandboxed) for name in NAMES]
+    suites = [suite_task(name, arguments.model, arguments.allow_unsandboxed) for name in arguments.suites.split(",")]
     tasks = [failing(loop, task, arguments.failures, arguments.most) for task in suites]
     policies: tuple[RetryName, ...] = get_args(RetryName)
     by_policy: dict[str, list[Tried]] = {policy: [] for policy in policies}
@@ -196,6 +195,7 @@ def measure(loop: Loop, arguments: argparse.Namespace) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="Qwen/Qwen2.5-Coder-0.5B-Instruct", help="folder or name of the model")
+    parser.add_argument("--suites", default="humaneval,mbpp", help="folders of evals/suites")
     parser.add_argument("--failures", type=int, default=20, help="failing samples of each suite")
     parser.add_argument("--most", type=int, default=60, help="samples of each suite to look for them")
     parser.add_argument("--seeds", type=int, default=2)

@@ -16,8 +16,9 @@ def suite_task(name: str, model: str, allow_unsandboxed: bool) -> Task:
     """A suite of ``evals/suites`` with the model to measure, and all else as its file says."""
     task = load_task(SUITES / name)
     engine = task.engine.model_copy(update={"model": model})
+    box = {"sandbox": {"allow_unsandboxed": allow_unsandboxed}}
     specs = tuple(
-        type(spec).model_validate(spec.model_dump(mode="json") | {"sandbox": {"allow_unsandboxed": allow_unsandboxed}})
+        type(spec).model_validate(spec.model_dump(mode="json") | box) if spec.type == "unit_tests" else spec
         for spec in task.evaluators
     )
     return task.model_copy(update={"engine": engine, "evaluators": specs})

@@ -73,10 +73,10 @@ class RetryPolicy(Protocol):
 
 
 class Resample:
-    """The same prompt with another seed, at the task's temperature."""
+    """The same prompt with another seed, at the task's temperature; at 0.4 where that is 0, which changes nothing."""
 
     def move(self, situation: Situation) -> Move:
-        return _resample(situation, situation.temperature)
+        return _resample(situation, situation.temperature or LEAST_RESAMPLE_TEMPERATURE)
 
 
 class Feedback:

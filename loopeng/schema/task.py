@@ -20,6 +20,7 @@ from loopeng.schema.improve_sections import (
 from loopeng.schema.improvement import Rule
 from loopeng.schema.sections import (
     COMMAND_TIME_LIMIT_S,
+    DEFAULT_RETRY,
     AgentSpec,
     BudgetSpec,
     DatasetSpec,
@@ -34,6 +35,7 @@ from loopeng.schema.sections import (
 
 __all__ = [
     "COMMAND_TIME_LIMIT_S",
+    "DEFAULT_RETRY",
     "AgentSpec",
     "ApprovalSpec",
     "AutoCommitSpec",

@@ -201,14 +201,6 @@ BROKEN = [
         "(attempt 2)",
         "a retry must change something",
     ),
-    Broken(
-        "resample default",
-        "retry: escalate\n  temperatures: [0, 0.4, 0.8]",
-        "retry: resample",
-        "retry",
-        "temperature 0",
-        "escalate",
-    ),
     Broken("reflector", "reflector: hints", "reflector: hint", "improve", "improve.reflector", "'hints'"),
     Broken(
         "candidates of hints",

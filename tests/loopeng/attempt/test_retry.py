@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from loopeng.attempt.retry import RETRY_POLICIES, Situation, first_move, next_move
 from loopeng.schema import Attempt, EvalResult, Message
+from loopeng.schema.task import LoopSpec
 from tests.loopeng.attempt.making import make_attempt
 
+RESULTS = Path(__file__).parents[3] / "evals" / "results"
 ASK = (Message(role="user", content="Describe a mug"),)
 
 
@@ -31,6 +36,17 @@ def test_the_first_attempt_is_one_user_message() -> None:
 def test_resample_keeps_the_prompt_and_the_tasks_temperature() -> None:
     move = next_move(RETRY_POLICIES["resample"], situation(failed(0, "be brief"), temperature=0.7))
     assert (move.policy, move.messages, move.temperature) == ("resample", ASK, 0.7)
+
+
+def test_a_resample_of_a_cold_answer_is_warm_as_it_would_be_the_same_again() -> None:
+    move = next_move(RETRY_POLICIES["resample"], situation(failed(0, "be brief"), temperature=0.0))
+    assert (move.policy, move.messages, move.temperature) == ("resample", ASK, 0.4)
+
+
+def test_the_default_is_what_solved_most_when_it_was_measured() -> None:
+    measured = json.loads((RESULTS / "retry_policies.json").read_text(encoding="utf-8"))["policies"]
+    assert set(measured) == set(RETRY_POLICIES)
+    assert LoopSpec().retry == max(measured, key=lambda policy: measured[policy]["num_solved"])
 
 
 def test_feedback_goes_on_with_the_conversation() -> None:
