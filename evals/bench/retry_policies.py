@@ -4,8 +4,8 @@
 
 Samples of HumanEval and MBPP, or of other ``--suites``, that fail at a greedy first attempt are tried again under each
 policy, up to three attempts, at the temperatures of the suites. Samples are chosen far apart; the same ones, seeds and
-temperatures for all. What is done stays in ``--db``: the same command goes on where it was stopped; another model, or other failures,
-is another measurement.
+temperatures for all. What is done stays in ``--db``: the same command goes on where it was stopped; another model, or
+other failures, is another measurement.
 
 Told per policy: how many (sample, seed) pairs were solved, and the tokens (prompt and answer) that retries cost per
 solved pair, with 95 % intervals over samples; and exact p values of each policy against the best. Pairs that could not
