@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 _num_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
 if _num_workers:  # each worker, and what it starts, has its share of the cores; torch reads this when it is imported
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // _num_workers)))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job: here Ctrl-C is tested
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_MODEL_FIXTURES = {"embedded_folder"}
 
