@@ -18,7 +18,7 @@ from loopeng.ports import AgentResult
 from loopeng.prompts import PromptTemplate
 from loopeng.results import AttemptResult, Instructions
 from loopeng.schema import PromptVersion
-from loopeng.schema.task import DEFAULT_RETRY, EngineSpec, LoopSpec, PromptSpec, RetryName, RunSpec
+from loopeng.schema.task import EngineSpec, LoopSpec, PromptSpec, RetryName, RunSpec
 from loopeng.store import LoopStore, Purge
 
 __all__ = ["LiveDoor"]
@@ -57,7 +57,7 @@ class LiveDoor(ABC):
         evaluators: Sequence[EvaluatorSource],
         max_attempts: int = 3,
         template: str | None = None,
-        retry: RetryName = DEFAULT_RETRY,
+        retry: RetryName | None = None,
         engine: Mapping[str, Any] | None = None,
         seed: int = 0,
     ) -> AttemptResult:

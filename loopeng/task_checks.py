@@ -103,7 +103,7 @@ def _script(script: str | None, source: TaskSource) -> Iterator[Problem]:
 def _loop(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
     """A retry must change something: temperatures that the task names would be passed over where they are 0."""
     loop, temperatures = task.loop, task.loop.temperatures
-    if loop.retry != "resample" or temperatures is None:
+    if task.retry != "resample" or temperatures is None:
         return
     for attempt_index in range(1, loop.max_attempts):
         if temperatures[min(attempt_index, len(temperatures) - 1)] == 0:

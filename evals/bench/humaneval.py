@@ -136,10 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LoopError as error:
         print(error, file=sys.stderr)
         return 2
-    loop_keys = task.loop.model_dump(mode="json", include={"max_attempts", "retry", "temperatures"})
     result = {
         "model": model_name(parsed.model),
-        **loop_keys,
+        "max_attempts": task.loop.max_attempts,
+        "retry": task.retry,
+        "temperatures": task.loop.temperatures,
         **result,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         **machine(),

@@ -92,7 +92,7 @@ class AttemptContext:
     @property
     def policy(self) -> RetryPolicy:
         """The task's retry policy."""
-        return RETRY_POLICIES[self.harness.task.loop.retry]
+        return RETRY_POLICIES[self.harness.task.retry]
 
     def desk(self, state: AttemptState) -> Desk:
         """The desk of the sample that ``state`` names, laid out from the rows at the first call."""

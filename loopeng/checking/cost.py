@@ -122,7 +122,7 @@ def _priced(spending: Spending, evaluators: Sequence[Evaluator]) -> Spending:
 
 def _earlier_answers(task: Task) -> int:
     """How many answers come back in the prompts of one sample: ``feedback`` goes on with the conversation."""
-    return sum(range(task.loop.max_attempts)) if task.loop.retry == "feedback" else 0
+    return sum(range(task.loop.max_attempts)) if task.retry == "feedback" else 0
 
 
 def _limits_reached(

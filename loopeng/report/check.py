@@ -65,7 +65,7 @@ def _task_text(task: Task) -> str:
         f"samples     {len(task.samples)}: {splits}",
         f"engine      {engine.kind} {_engine_name(engine)}",
         *_agent_lines(task.agent),
-        f"attempts    up to {task.loop.max_attempts}, retry {task.loop.retry}",
+        f"attempts    up to {task.loop.max_attempts}, retry {task.retry}",
         f"evaluators  {', '.join(f'{spec.id} ({spec.type})' for spec in task.evaluators)}; pass: {task.pass_.mode}",
     ]
     return "\n".join(lines)

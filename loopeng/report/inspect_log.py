@@ -94,7 +94,7 @@ def _spec(report: RunReport) -> dict[str, Any]:
 
 def _plan(report: RunReport) -> dict[str, Any]:
     task = report.task
-    params = {"agent": task.agent.kind, "max_attempts": task.loop.max_attempts, "retry": task.loop.retry}
+    params = {"agent": task.agent.kind, "max_attempts": task.loop.max_attempts, "retry": task.retry}
     config = {"max_tokens": task.engine.max_tokens, "temperature": task.temperature(0), "seed": report.run.seed}
     step = {"solver": "loopeng/attempts", "params": params, "params_passed": params}
     return {"name": "plan", "steps": [step], "config": config}

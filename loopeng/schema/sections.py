@@ -10,7 +10,6 @@ from loopeng.schema.base import Noun, Split
 
 __all__ = [
     "COMMAND_TIME_LIMIT_S",
-    "DEFAULT_RETRY",
     "AgentSpec",
     "BudgetSpec",
     "DatasetSpec",
@@ -32,7 +31,6 @@ _KEYS_OF_KINDS = {
     "output": ("python",),
 }  # of an agent: the kinds that a key goes with
 RetryName = Literal["resample", "feedback", "critique", "escalate"]
-DEFAULT_RETRY: RetryName = "resample"  # solved most, for the fewest tokens: evals/results/retry_policies.json
 
 
 class PromptSpec(Noun):
@@ -202,7 +200,9 @@ class LoopSpec(Noun):
     """Attempts and how a failure is tried again."""
 
     max_attempts: int = Field(3, ge=1)
-    retry: RetryName = DEFAULT_RETRY
+    retry: RetryName | None = Field(
+        None, description="Unset: resample where unit_tests alone decide, else critique; each solved most there."
+    )
     temperatures: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
         None, min_length=1, description="By attempt; the last one stands for all further attempts."
     )

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from loopeng.attempt.retry import RETRY_POLICIES, Situation, first_move, next_move
-from loopeng.schema import Attempt, EvalResult, Message
+from loopeng.schema import Attempt, EvalResult, EvaluatorSpec, Message
 from loopeng.schema.task import LoopSpec
-from tests.loopeng.attempt.making import make_attempt
+from tests.loopeng.attempt.making import make_attempt, make_task
 
-RESULTS = Path(__file__).parents[3] / "evals" / "results"
+EVALS = Path(__file__).parents[3] / "evals"
 ASK = (Message(role="user", content="Describe a mug"),)
 
 
@@ -43,10 +44,16 @@ def test_a_resample_of_a_cold_answer_is_warm_as_it_would_be_the_same_again() -> 
     assert (move.policy, move.messages, move.temperature) == ("resample", ASK, 0.4)
 
 
-def test_the_default_is_what_solved_most_when_it_was_measured() -> None:
-    measured = json.loads((RESULTS / "retry_policies.json").read_text(encoding="utf-8"))["policies"]
+@pytest.mark.parametrize(
+    ("suite", "result"),
+    [("humaneval", ""), ("mbpp", ""), ("product-descriptions", "-product-descriptions")],
+)
+def test_the_default_is_what_solved_most_where_it_was_measured(suite: str, result: str) -> None:
+    measured = json.loads((EVALS / "results" / f"retry_policies{result}.json").read_text(encoding="utf-8"))["policies"]
     assert set(measured) == set(RETRY_POLICIES)
-    assert LoopSpec().retry == max(measured, key=lambda policy: measured[policy]["num_solved"])
+    evaluators = yaml.safe_load((EVALS / "suites" / suite / "task.yaml").read_text(encoding="utf-8"))["evaluators"]
+    task = make_task(evaluators=tuple(EvaluatorSpec(**each) for each in evaluators), loop=LoopSpec())
+    assert task.retry == max(measured, key=lambda policy: measured[policy]["num_solved"])
 
 
 def test_feedback_goes_on_with_the_conversation() -> None:
