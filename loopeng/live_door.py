@@ -67,6 +67,8 @@ class LiveDoor(ABC):
         of a process. ``engine`` has keys of a task's ``engine:`` section: ``max_tokens``, ``temperature`` ...; where
         ``Loop.open`` was given no engine, also which model.
 
+        ``retry`` is a task's ``loop.retry``: unset, ``resample`` where ``unit_tests`` alone decide, else ``critique``.
+
         The input becomes a sample of ``live:<prompt_name>``, the call a repeat of it (see ``LiveSettings``). A database
         that is away costs a RecordingWarning, not the answer.
 

@@ -109,10 +109,15 @@ def _loop(task: TaskFile, source: TaskSource) -> Iterator[Problem]:
         if temperatures[min(attempt_index, len(temperatures) - 1)] == 0:
             yield Problem(
                 ("loop", "temperatures"),
-                f"loop.retry: resample at temperature 0 would repeat the same answer (attempt {attempt_index + 1})",
-                "a retry must change something: temperatures: [0, 0.4, 0.8], or retry: escalate",
+                f"loop.temperatures: a resample{_by_default(task)} at temperature 0 would repeat the same answer "
+                f"(attempt {attempt_index + 1})",
+                "a retry must change something: temperatures: [0, 0.4, 0.8], or retry: critique",
             )
             return
+
+
+def _by_default(task: TaskFile) -> str:
+    return "" if task.loop.retry else " (the retry where unit_tests alone decide)"
 
 
 def _improve(task: TaskFile, source: TaskSource) -> Iterator[Problem]:

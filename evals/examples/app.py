@@ -4,7 +4,8 @@
     loopeng propose live:describe --db evals/examples/.loopeng/app.db
 
 The second line makes proposals of what was recorded: inputs are samples, those of the reflect split show mistakes, and
-a rule is tested on those of the gate split. Once somebody has approved it, both kinds of answers go by it.
+a rule is tested on those of the gate split where ``loop.attempt`` made most of the failures (streamed answers cannot be
+made again). Once somebody has approved it, both kinds of answers go by it.
 """
 
 from __future__ import annotations

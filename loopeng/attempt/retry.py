@@ -1,7 +1,7 @@
 """How a failed sample is tried again: named policies, each of which turns what happened so far into the next move.
 
 Only the evaluators' ``feedback`` reaches the model, never their ``reason``. A move must change something: after an
-answer that was given before, and where no evaluator said what was wrong, it is a resample at a higher temperature.
+answer that was given before, and where a policy has nothing to tell, it is a resample at a higher temperature.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Move:
 
 
 class RetryPolicy(Protocol):
-    """Decides the next move where the last attempt failed, was new, and has feedback."""
+    """The next move after a failure that was new; all but ``resample`` are asked only where there is feedback."""
 
     def move(self, situation: Situation) -> Move: ...
 
 
 class Resample:
-    """The same prompt with another seed, at the task's temperature; at 0.4 where that is 0, which changes nothing."""
+    """The same prompt with another seed, at the task's temperature; at 0.4 where that is 0, and a seed means nothing."""
 
     def move(self, situation: Situation) -> Move:
         return _resample(situation, situation.temperature or LEAST_RESAMPLE_TEMPERATURE)
@@ -120,7 +120,7 @@ def first_move(instructions: str, temperature: float) -> Move:
 
 
 def next_move(policy: RetryPolicy, situation: Situation) -> Move:
-    """The policy's move; a hotter resample where the last answer was a repetition or nobody said what was wrong."""
+    """The policy's move; a hotter resample after a repetition, and where a policy has nothing to tell."""
     if situation.last.duplicate_of is not None:
         return _resample(situation, _escalated(situation, situation.last.temperature + LEAST_RESAMPLE_TEMPERATURE))
     if not situation.problems and not isinstance(policy, Resample):

@@ -55,7 +55,7 @@ class AgentContext:
     input: Mapping[str, Any]
     messages: tuple[Message, ...]
     engine: BoundEngine
-    feedback: str | None = None  # what the evaluators said of the last attempt, redacted
+    feedback: str | None = None  # what the evaluators said of the last attempt, redacted; None in a resample
     earlier_outputs: tuple[str, ...] = ()  # the first attempt's first
     attempt_index: int = 0
     seed: int = 0

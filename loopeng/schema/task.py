@@ -89,7 +89,7 @@ class TaskFile(Noun):
     def retry(self) -> RetryName:
         """The retry policy: the one named, else what solved most where such evaluators decide.
 
-        Hidden tests say little that helps a model, other evaluators say what is wrong: see ``evals/results``,
+        What failed tests say helped little, other evaluators say what to do: see ``evals/results``,
         ``retry_policies.json`` and ``retry_policies-product-descriptions.json``.
         """
         by_tests_alone = all(spec.type == "unit_tests" for spec in self.evaluators if spec.weight)
@@ -128,7 +128,9 @@ class Task(TaskFile):
         evaluators' self-tests, which only ``loopeng check`` reads.
         """
         content = self.model_dump(mode="json", by_alias=True, exclude={"path", "file_rules"})
-        return content_hash(content | {"evaluators": [_without_self_tests(each) for each in content["evaluators"]]})
+        evaluators = [_without_self_tests(each) for each in content["evaluators"]]
+        loop = content["loop"] | {"retry": self.retry}
+        return content_hash(content | {"evaluators": evaluators, "loop": loop})
 
 
 def _without_self_tests(evaluator: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from loopeng.schema.task import EngineSpec
 
 EXAMPLES = Path(__file__).parents[2] / "evals" / "examples"
 AGENTS = {
-    "function": 'agent: {python: "price_agents:from_the_list", replayable: true}',
-    "graph": 'agent: {python: "price_agents:react", replayable: true}',
+    "function": 'agent: {python: "price_agent:from_the_list", replayable: true}',
+    "graph": 'agent: {python: "react_agent:react", replayable: true}',
     "command": "agent: {command: [sh, agent.sh], replayable: true}",
 }
 

@@ -1,11 +1,6 @@
-"""Two agents in Python for one task: a plain function, and a LangGraph ReAct agent.
+"""A LangGraph ReAct agent as agent: ``loopeng.chat_model(context)`` is its model.
 
-    loopeng run evals/examples/own-agent/function.yaml
-    loopeng run evals/examples/own-agent/graph.yaml   # needs: pip install 'loopeng[langchain,structured]' langchain
-
-An agent takes an AgentContext. What ties it to the loop is ``context.engine``, which has the attempt's seed,
-temperature and reference texts, and counts what it answers; ``context.messages`` is the prompt, on a retry with the
-answer before and what was wrong with it.
+loopeng run evals/examples/own-agent/graph.yaml   # needs: pip install 'loopeng[langchain,structured]' langchain
 """
 
 from __future__ import annotations
@@ -23,13 +18,6 @@ from langgraph.graph.state import CompiledStateGraph
 from loopeng import AgentContext, chat_model
 
 PRICES = json.loads((Path(__file__).parent / "prices.json").read_text(encoding="utf-8"))
-
-
-def from_the_list(context: AgentContext) -> str:
-    """Looks the price up itself; the model only words the answer."""
-    fact = f"One {context.input['product']} costs {PRICES[context.input['product']]} euros."
-    *before, asked = context.messages
-    return context.engine.generate([*before, asked.model_copy(update={"content": f"{fact}\n\n{asked.content}"})]).text
 
 
 @tool
