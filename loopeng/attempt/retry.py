@@ -73,7 +73,7 @@ class RetryPolicy(Protocol):
 
 
 class Resample:
-    """The same prompt with another seed, at the task's temperature; at 0.4 where that is 0, and a seed means nothing."""
+    """The same prompt with another seed, at the task's temperature; at 0.4 where that is 0, as no seed counts there."""
 
     def move(self, situation: Situation) -> Move:
         return _resample(situation, situation.temperature or LEAST_RESAMPLE_TEMPERATURE)
