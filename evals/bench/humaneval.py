@@ -11,24 +11,21 @@ command goes on where it was stopped. The samples must have been imported: see `
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from evals.bench.machine import machine, model_name
-from evals.bench.suite_runs import run_once, suite_task, variant
+from evals.bench.suite_runs import run_once, suite_options, suite_task, variant
 from evals.bench.timing import bootstrap, rotated
 from loopeng import Loop
 from loopeng.errors import LoopError
 from loopeng.run_statistics import Cluster, clustered_interval
 from loopeng.schema import Task
 
-ROOT = Path(__file__).parent.parent.parent
 DRAFTERS = ("auto", "none")
 
 
@@ -121,12 +118,8 @@ def measure(loop: Loop, task: Task, limit: int) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="Qwen/Qwen2.5-Coder-0.5B-Instruct", help="folder or name of the model")
+    parser = suite_options(__doc__, "humaneval")
     parser.add_argument("--limit", type=int, default=40, help="how many of the first samples")
-    parser.add_argument("--db", type=Path, default=ROOT / ".loopeng" / "humaneval.db", help="what is done already")
-    parser.add_argument("--allow-unsandboxed", action="store_true", help="run answers as you where no sandbox works")
-    parser.add_argument("--output", type=Path, default=ROOT / "evals" / "results" / "humaneval.json")
     parsed = parser.parse_args(arguments)
     try:
         parsed.db.parent.mkdir(parents=True, exist_ok=True)

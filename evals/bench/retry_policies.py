@@ -23,11 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from evals.bench.machine import machine, model_name
-from evals.bench.suite_runs import run_once, suite_task, variant
+from evals.bench.suite_runs import run_once, suite_options, suite_task, variant
 from evals.bench.timing import bootstrap
 from loopeng import Loop
 from loopeng.errors import LoopError
@@ -35,7 +34,6 @@ from loopeng.run_statistics import Cluster, PairedCluster, clustered_interval, t
 from loopeng.schema import Sample, SampleResult, Task
 from loopeng.schema.sections import RetryName
 
-ROOT = Path(__file__).parent.parent.parent
 STRIDE = 37  # at least so far apart in the file are samples that follow each other
 P_NOTE = "exact, two-sided, against the policy that turned out best; nothing is corrected for choosing it afterwards"
 
@@ -193,15 +191,11 @@ def measure(loop: Loop, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="Qwen/Qwen2.5-Coder-0.5B-Instruct", help="folder or name of the model")
+    parser = suite_options(__doc__, "retry_policies")
     parser.add_argument("--suites", default="humaneval,mbpp", help="folders of evals/suites")
     parser.add_argument("--failures", type=int, default=20, help="failing samples of each suite")
     parser.add_argument("--most", type=int, default=60, help="samples of each suite to look for them")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--db", type=Path, default=ROOT / ".loopeng" / "retry-policies.db", help="what is done already")
-    parser.add_argument("--allow-unsandboxed", action="store_true", help="run answers as you where no sandbox works")
-    parser.add_argument("--output", type=Path, default=ROOT / "evals" / "results" / "retry_policies.json")
     parsed = parser.parse_args(arguments)
     try:
         parsed.db.parent.mkdir(parents=True, exist_ok=True)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from evals.suites.importing import SUITES
 from loopeng import Loop, load_task
 from loopeng.attempt.events import ProgressEvent, SampleFinished
 from loopeng.schema import Sample, Task
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def suite_options(description: str | None, name: str) -> argparse.ArgumentParser:
+    """A command line with what all of these benches are asked; ``name`` is that of database and result."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="Qwen/Qwen2.5-Coder-0.5B-Instruct", help="folder or name of the model")
+    parser.add_argument("--db", type=Path, default=ROOT / ".loopeng" / f"{name}.db", help="what is done already")
+    parser.add_argument("--allow-unsandboxed", action="store_true", help="run answers as you where no sandbox works")
+    parser.add_argument("--output", type=Path, default=ROOT / "evals" / "results" / f"{name}.json")
+    return parser
 
 
 def suite_task(name: str, model: str, allow_unsandboxed: bool) -> Task:
@@ -41,9 +55,9 @@ def run_once(loop: Loop, task: Task) -> str:
     print(f"{task.name}: {len(task.samples)} samples", file=sys.stderr)
     stopped = loop.store.resumable_run(task)
     resume = stopped is not None and stopped.task_hash == task.version_hash
-    return loop.run(task, improve=False, resume=resume, on_event=tell).run.id
+    return loop.run(task, improve=False, resume=resume, on_event=_tell).run.id
 
 
-def tell(event: ProgressEvent) -> None:
+def _tell(event: ProgressEvent) -> None:
     if isinstance(event, SampleFinished):
         print(f"  {event.result.sample_id}: {event.result.verdict}", file=sys.stderr)

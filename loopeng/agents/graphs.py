@@ -127,7 +127,7 @@ def _new_messages(state: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]
         return None
     try:
         messages = convert_to_messages(found if isinstance(found, list | tuple) else [found])
-    except (ValueError, TypeError, NotImplementedError):
+    except (ValueError, TypeError, NotImplementedError):  # what langchain says to values that are no messages
         return None
     known = {message.id for message in given}
     return [message for message in messages if message.id not in known]

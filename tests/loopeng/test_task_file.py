@@ -269,3 +269,19 @@ def test_whatever_is_typed_there_is_no_traceback(edits: list[tuple[int, int, str
         text = text[:start] + piece + text[start + num_removed :]
     with suppress(TaskError):
         load_task(write(tmp_path, text))
+
+
+def test_what_a_task_hashes_is_the_retry_that_it_makes(tmp_path: Path) -> None:
+    """With another default it would be another task; naming today's is none."""
+    unset = load_task(write(tmp_path, GOOD.replace("  retry: escalate\n", "")))
+    same, other = (load_task(write(tmp_path, GOOD.replace("escalate", retry))) for retry in (unset.retry, "feedback"))
+    assert unset.loop.retry is None and same.loop.retry == "critique"
+    assert same.version_hash == unset.version_hash != other.version_hash
+
+
+def test_a_cold_resample_by_default_is_refused_by_that_name(tmp_path: Path) -> None:
+    start, end = GOOD.index("evaluators:"), GOOD.index("pass:")
+    tests = 'evaluators: [{id: tests, type: unit_tests, tests: "assert f() == 1", entry_point: f}]\n'
+    rest = GOOD[end:].replace("  retry: escalate\n  temperatures: [0, 0.4, 0.8]", "  temperatures: [0]")
+    with pytest.raises(TaskError, match=r"a resample \(the retry where unit_tests alone decide\) at temperature 0"):
+        load_task(write(tmp_path, GOOD[:start] + tests + rest))
